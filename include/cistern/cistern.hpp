@@ -1,0 +1,13 @@
+#pragma once
+// Everything, in one include.
+
+#include "cistern/array.hpp"
+#include "cistern/buffer.hpp"
+#include "cistern/error.hpp"
+#include "cistern/memory.hpp"
+#include "cistern/pmr.hpp"
+#include "cistern/pool.hpp"
+#include "cistern/shape.hpp"
+#include "cistern/stats.hpp"
+#include "cistern/vector.hpp"
+#include "cistern/version.hpp"

@@ -1,0 +1,169 @@
+#pragma once
+// A pool lends array memory and keeps it warm for the next borrower.
+//
+//     Pool pool;                                          // host memory, good defaults
+//     auto u = pool.array<float>(ny, nx);                 // returns to the pool at the end of scope
+//     auto [v, w] = pool.arrays(shape<float>(ny, nx), shape<double>(n));
+//     std::cout << pool.stats();
+//
+// `Pool` is a handle: copies share one pool. Thread-safe, except that one handle must not be
+// assigned to while another thread uses that same handle. Buffers may outlive every handle.
+
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <typeinfo>
+#include <utility>
+#include <variant>
+
+#include "cistern/array.hpp"
+#include "cistern/buffer.hpp"
+#include "cistern/error.hpp"
+#include "cistern/memory.hpp"
+#include "cistern/shape.hpp"
+#include "cistern/stats.hpp"
+
+namespace [[gnu::visibility("default")]] cistern {
+
+inline constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
+inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
+
+struct Elastic {};                            // split and coalesce
+struct ExactFit {};                           // only a block of exactly these bytes
+struct BestFit { double max_waste = 0.25; };  // smallest idle block that leaves at most this share
+                                              // of itself unused; 1 = any
+struct FixedBlock { std::size_t bytes = 0; };  // every block has this size; more is an error
+using Fit = std::variant<Elastic, ExactFit, BestFit, FixedBlock>;
+
+enum class Evict { oldest, smallest, largest };
+
+/// The limits of a pool. All are exact: no snapshot ever shows more.
+struct Limits {
+    std::size_t max_bytes = no_limit;                      // lent and idle together
+    std::size_t max_idle_bytes = default_max_idle_bytes();
+    std::size_t max_idle_buffers = no_limit;
+    std::size_t max_buffer_bytes = no_limit;               // a larger buffer is never kept
+    std::chrono::milliseconds max_idle_age = forever;      // checked when the pool is used or read
+};
+
+struct PoolOptions {
+    std::string name;
+    Fit fit = Elastic{};
+    std::size_t alignment = 64;
+    std::size_t max_bytes = no_limit, max_idle_bytes = default_max_idle_bytes();
+    std::size_t max_idle_buffers = no_limit, max_buffer_bytes = no_limit;
+    std::chrono::milliseconds max_idle_age = forever;
+    Evict evict = Evict::oldest;
+    bool separate_types = false;   // idle bytes of one element type never serve another
+    bool wipe_on_release = false;  // zero every byte a user gave back
+};
+
+template <Element T>
+class Vector;
+
+class Pool {
+public:
+    /// Throws InvalidArgument if the options make no sense, naming the value.
+    explicit Pool(Memory memory = Memory::host(), PoolOptions options = {});
+
+    /// Lends at least `bytes` bytes: idle ones if the fit allows, else new ones. Their contents are
+    /// whatever the last user left. Zero bytes are an empty buffer that takes nothing.
+    /// When memory runs out, frees what is idle and tries again; then throws OutOfMemory.
+    [[nodiscard, gnu::always_inline]] Buffer acquire(std::size_t bytes) {
+        return {*core_, detail::take(*core_, bytes), bytes};
+    }
+    /// Like acquire, but returns an empty buffer instead of throwing OutOfMemory.
+    [[nodiscard, gnu::always_inline]] Buffer try_acquire(std::size_t bytes) {
+        return {*core_, detail::take(*core_, bytes, 0, true), bytes};
+    }
+    /// Like acquire, and every byte is zero. Fresh pages are not zeroed twice.
+    [[nodiscard]] Buffer acquire_zeroed(std::size_t bytes) { return zeroed(bytes, 0); }
+
+    /// Gives a buffer back and leaves it empty. Throws InvalidArgument, changing nothing, if it is
+    /// empty, was released already, or belongs to another pool.
+    void release(Buffer&& buffer);
+
+    /// Gives the pool bytes that it did not allocate; it lends them and calls `deleter(data)` when
+    /// it lets them go (at once, if a limit says so). Throws InvalidArgument if `data` is null or
+    /// not aligned as the pool's options say, or `bytes` is no multiple of that; then the bytes
+    /// remain the caller's.
+    void adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter);
+
+    template <Element T, std::integral... E>
+    [[nodiscard, gnu::always_inline]] Array<T, sizeof...(E)> array(E... extents) {
+        return of_shape(Shape<T, sizeof...(E)>(extents...));
+    }
+    /// The same with extents known only at run time. Throws InvalidArgument if their number is not
+    /// `Rank`.
+    template <Element T, std::size_t Rank>
+    [[nodiscard]] Array<T, Rank> array(std::span<const std::ptrdiff_t> extents) {
+        check_rank(extents.size(), Rank);
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+            return of_shape(Shape<T, Rank>(extents[I]...));
+        }(std::make_index_sequence<Rank>{});
+    }
+    template <Element T, std::integral... E>
+    [[nodiscard]] Array<T, sizeof...(E)> zeros(E... extents) {
+        const Shape<T, sizeof...(E)> shape(extents...);
+        return {zeroed(shape.bytes(), type_of<T>()), shape};
+    }
+    /// A vector of size 0 with room for `capacity` elements. Include cistern/vector.hpp to use it.
+    template <Element T>
+    [[nodiscard]] Vector<T> vector(std::size_t capacity);
+
+    /// Several arrays at once; if one cannot be had, none is. Use with structured bindings.
+    template <Element... T, std::size_t... Rank>
+    [[nodiscard]] std::tuple<Array<T, Rank>...> arrays(const Shape<T, Rank>&... shapes) {
+        return std::tuple<Array<T, Rank>...>{of_shape(shapes)...};
+    }
+
+    /// Gives idle bytes back to the memory until at most `keep_idle_bytes` are left, the ones
+    /// `PoolOptions::evict` names first. Returns how many bytes were given back.
+    std::size_t trim(std::size_t keep_idle_bytes = 0);
+    /// Takes effect at once: evicts what is above. Throws InvalidArgument, changing nothing, if the
+    /// limits contradict each other or more than `max_bytes` are lent.
+    void set_limits(const Limits& limits);
+    /// Adds a function to call, with the bytes that are missing, before OutOfMemory is thrown. It may
+    /// release buffers of any pool. It runs on the thread that ran out, with no lock held.
+    void on_out_of_memory(std::function<void(std::size_t bytes)> callback);
+
+    [[nodiscard]] PoolStats stats() const;
+    [[nodiscard]] Explanation explain() const;
+    /// The options as given, with the limits now in force.
+    [[nodiscard]] PoolOptions options() const;
+    [[nodiscard]] Memory memory() const;
+
+    friend bool operator==(const Pool& a, const Pool& b) noexcept { return a.core_ == b.core_; }
+
+private:
+    template <Element T>
+    static std::size_t type_of() noexcept {
+        return typeid(T).hash_code();
+    }
+    template <Element T, std::size_t Rank>
+    [[gnu::always_inline]] Array<T, Rank> of_shape(const Shape<T, Rank>& shape) {
+        const std::size_t bytes = shape.bytes();
+        return {Buffer(*core_, detail::take(*core_, bytes, type_of<T>()), bytes), shape};
+    }
+    Buffer zeroed(std::size_t bytes, std::size_t type);
+    static void check_rank(std::size_t extents, std::size_t rank);
+
+    std::shared_ptr<detail::CoreFront> handle_;  // the last copy lets the pool go
+    detail::CoreFront* core_;
+};
+
+/// The process's pool on host memory. Lives until the process ends.
+Pool& default_pool();
+/// The process's pool on this kind of memory. Throws Unavailable where there is none.
+Pool& default_pool(MemoryKind kind);
+
+std::ostream& operator<<(std::ostream& out, const Pool& pool);
+
+}  // namespace cistern

@@ -1,0 +1,37 @@
+// The errors of shapes, out of line so that the checks stay small where they are inlined.
+
+#include "cistern/shape.hpp"
+
+#include <string>
+
+#include "cistern/error.hpp"
+#include "cistern/version.hpp"
+
+namespace cistern::detail {
+
+void throw_negative_extent(std::intmax_t extent, std::size_t dimension) {
+    throw InvalidArgument("an extent cannot be negative: dimension " + std::to_string(dimension) +
+                          " is " + std::to_string(extent));
+}
+
+void throw_shape_overflow(const std::size_t* extents, std::size_t rank, std::size_t element_bytes) {
+    std::string text = "shape has more bytes than can be addressed: ";
+    for (std::size_t i = 0; i < rank; ++i) {
+        text += (i == 0 ? "(" : ", ") + std::to_string(extents[i]);
+    }
+    throw InvalidArgument(text + ") elements of " + std::to_string(element_bytes) +
+                          " B, limit " + std::to_string(PTRDIFF_MAX) + " B");
+}
+
+void throw_index_out_of_range(std::size_t index, std::size_t limit) {
+    throw InvalidArgument("index out of range: " + std::to_string(index) + ", size " +
+                          std::to_string(limit));
+}
+
+}  // namespace cistern::detail
+
+namespace cistern {
+
+const char* version() noexcept { return "0.1.0"; }
+
+}  // namespace cistern

@@ -1,0 +1,116 @@
+// Host memory: one private anonymous mapping per range, readable and writable from the start and not
+// reserved against the system's commit limit. Pages come with the first touch and are zero then, so
+// commit costs nothing; decommit drops whole pages; move is mremap, which carries page table entries
+// (whole huge pages where both sides are aligned) and leaves the source mapped and empty.
+
+#include <linux/mempolicy.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+
+#include "base/size_class.hpp"
+#include "cistern/error.hpp"
+#include "memory/sparse.hpp"
+#include "memory/watch.hpp"
+
+namespace cistern {
+
+namespace {
+
+constexpr std::size_t huge_page = 2 << 20;
+
+class HostSource final : public SparseSource {
+public:
+    explicit HostSource(HostOptions options)
+        : options_(options), page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {}
+
+    [[nodiscard]] std::string name() const override {
+        return options_.numa_node < 0 ? "host" : "host:" + std::to_string(options_.numa_node);
+    }
+
+    // Whole blocks, for callers that want no range; the arena never asks for them.
+    void* allocate(std::size_t bytes, std::size_t /*alignment: at most a huge page*/) override {
+        return bytes > PTRDIFF_MAX - huge_page ? nullptr : reserve(round_up(bytes, page_));
+    }
+    void deallocate(void* data, std::size_t bytes, std::size_t) noexcept override {
+        unreserve(data, round_up(bytes, page_));
+    }
+
+    [[nodiscard]] std::size_t range_bytes(std::size_t bytes) const noexcept override {
+        // Addresses are free; four times the machine leaves room for holes that were moved away.
+        const std::size_t usual =
+            under_valgrind() ? std::size_t{1} << 30 : std::bit_ceil(process_memory_limit()) * 4;
+        return bytes <= usual / 4 ? usual : bytes > PTRDIFF_MAX / 2 ? bytes : bytes * 2;
+    }
+    void* reserve(std::size_t bytes) override {
+        if (bytes > PTRDIFF_MAX - huge_page) return nullptr;
+        // Over-reserve by one huge page, then cut both ends, for the alignment.
+        void* const mapping = mmap(nullptr, bytes + huge_page, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (mapping == MAP_FAILED) return nullptr;
+        auto* const begin = static_cast<std::byte*>(mapping);
+        const std::size_t lead = -reinterpret_cast<std::uintptr_t>(begin) & (huge_page - 1);
+        const std::size_t used = round_up(bytes, page_);
+        if (lead != 0) munmap(begin, lead);
+        if (huge_page - lead + bytes > used) {
+            munmap(begin + lead + used, bytes + huge_page - lead - used);
+        }
+        place(begin + lead, used);
+        return begin + lead;
+    }
+    void unreserve(void* range, std::size_t bytes) noexcept override {
+        munmap(range, round_up(bytes, page_));
+    }
+
+    [[nodiscard]] std::size_t page() const noexcept override { return page_; }
+    [[nodiscard]] std::size_t move_step() const noexcept override { return huge_page; }
+
+    [[nodiscard]] bool commit(void*, std::size_t) noexcept override { return true; }
+    void decommit(void*, std::size_t, void* pages, std::size_t page_bytes) noexcept override {
+        if (page_bytes != 0) madvise(pages, page_bytes, MADV_DONTNEED);
+    }
+    bool move(void* from, void* to, std::size_t bytes) noexcept override {
+        return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
+    }
+
+private:
+    void place(void* range, std::size_t bytes) const noexcept {
+        madvise(range, bytes, options_.huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+        if (options_.numa_node < 0) return;
+        const auto node = static_cast<std::size_t>(options_.numa_node);
+        constexpr std::size_t bits = 8 * sizeof(unsigned long);
+        std::array<unsigned long, 1024 / bits> mask{};
+        mask.at(node / bits) = 1UL << (node % bits);
+        // Advice, like the huge pages: where the system refuses, pages come from anywhere.
+        syscall(SYS_mbind, range, bytes, MPOL_PREFERRED, mask.data(), 8 * sizeof(mask), 0);
+    }
+
+    HostOptions options_;
+    std::size_t page_;
+};
+
+}  // namespace
+
+Memory Memory::host(HostOptions options) {
+    if (options.numa_node >= 0 &&
+        !std::filesystem::exists("/sys/devices/system/node/node" +
+                                 std::to_string(options.numa_node))) {
+        throw InvalidArgument("there is no such NUMA node: " + std::to_string(options.numa_node));
+    }
+    if (options.huge_pages && options.numa_node < 0) {
+        // One source for the process, so that pools on host memory find each other when it runs out.
+        static const auto* const usual = new std::shared_ptr<MemorySource>(
+            std::make_shared<HostSource>(HostOptions{}));
+        return Memory(*usual);
+    }
+    return Memory(std::make_shared<HostSource>(options));
+}
+
+}  // namespace cistern

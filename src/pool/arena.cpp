@@ -1,0 +1,422 @@
+#include "pool/arena.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "memory/watch.hpp"
+
+namespace cistern {
+
+namespace {
+
+constexpr std::size_t few_looks = 8;  // at holes of the request's own class
+constexpr std::size_t all_looks = ~std::size_t{0};
+
+}  // namespace
+
+// --- Bins -------------------------------------------------------------------------------------------
+
+void Bins::insert(Block& hole) noexcept {
+    const std::size_t index = class_of(hole.bytes);
+    bins_[index].push_front(hole);
+    filled_[index / 64] |= std::uint64_t{1} << (index % 64);
+}
+
+void Bins::remove(Block& hole) noexcept {
+    const std::size_t index = class_of(hole.bytes);
+    bins_[index].remove(hole);
+    if (bins_[index].empty()) filled_[index / 64] &= ~(std::uint64_t{1} << (index % 64));
+}
+
+std::size_t Bins::at_or_above(std::size_t index) const noexcept {
+    std::size_t word = index / 64;
+    if (word >= filled_.size()) return detail::class_count;
+    std::uint64_t bits = filled_[word] & (~std::uint64_t{0} << (index % 64));
+    while (bits == 0) {
+        if (++word == filled_.size()) return detail::class_count;
+        bits = filled_[word];
+    }
+    return word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
+}
+
+std::size_t Bins::at_or_below(std::size_t index) const noexcept {
+    if (index >= detail::class_count) return detail::class_count;
+    std::size_t word = index / 64;
+    std::uint64_t bits = filled_[word] & (~std::uint64_t{0} >> (63 - index % 64));
+    while (bits == 0) {
+        if (word-- == 0) return detail::class_count;
+        bits = filled_[word];
+    }
+    return word * 64 + 63 - static_cast<std::size_t>(std::countl_zero(bits));
+}
+
+Block* Bins::find(std::size_t bytes, std::size_t looks) const noexcept {
+    const std::size_t own = class_of(bytes);
+    Block* best = nullptr;
+    for (Block* hole = bins_[own].first(); hole != nullptr && looks-- > 0; hole = Bin::after(*hole)) {
+        if (hole->bytes >= bytes && (best == nullptr || hole->bytes < best->bytes)) best = hole;
+    }
+    if (best != nullptr) return best;
+    const std::size_t above = at_or_above(own + 1);
+    return above < detail::class_count ? bins_[above].first() : nullptr;
+}
+
+Block* Bins::largest() const noexcept {
+    const std::size_t index = at_or_below(detail::class_count - 1);
+    return index < detail::class_count ? bins_[index].first() : nullptr;
+}
+
+Block* Bins::smallest() const noexcept {
+    const std::size_t index = at_or_above(0);
+    return index < detail::class_count ? bins_[index].first() : nullptr;
+}
+
+// --- The chain of blocks ----------------------------------------------------------------------------
+
+Arena::~Arena() {
+    for (const Range& range : ranges_) {
+        for (Block* block = range.first; block != nullptr;) {
+            Block& gone = *block;
+            block = block->after;
+            if (gone.state != BlockState::hollow) {
+                source_.decommit(gone.data, gone.bytes + gone.slack, nullptr, 0);
+            }
+            store_.give(gone);
+        }
+        if (source_.host_accessible()) {
+            mark_defined(range.data, static_cast<std::size_t>(range.used_end - range.data));
+        }
+        source_.unreserve(range.data, range.bytes);
+    }
+}
+
+/// Files a hole; in the order of ages it comes just before `younger`, or last.
+void Arena::add_idle(Block& hole, Block* younger) noexcept {
+    hole.state = BlockState::idle;
+    idle_.insert(hole);
+    ages_.insert_before(younger, hole);
+    idle_bytes_ += hole.bytes;
+    ++idle_holes_;
+}
+
+void Arena::remove_idle(Block& hole) noexcept {
+    idle_.remove(hole);
+    ages_.remove(hole);
+    idle_bytes_ -= hole.bytes;
+    --idle_holes_;
+}
+
+void Arena::add_hollow(Block& hole) noexcept {
+    hole.state = BlockState::hollow;
+    hole.zero = true;
+    hollow_.insert(hole);
+}
+
+/// Cuts a block that is in no bin after `bytes`; returns the rest, in no bin and of the same state.
+Block& Arena::split(Block& block, std::size_t bytes) noexcept {
+    Block& rest = store_.take();
+    rest.data = block.begin() + bytes;
+    rest.bytes = block.bytes - bytes;
+    rest.state = block.state;
+    rest.in_arena = true;
+    rest.zero = block.zero;
+    rest.released_at = block.released_at;
+    rest.order = block.order;
+    rest.before = &block;
+    rest.after = block.after;
+    if (rest.after != nullptr) rest.after->before = &rest;
+    block.after = &rest;
+    block.bytes = bytes;
+    return rest;
+}
+
+/// Joins a block with the one after it; neither is in a bin.
+void Arena::join(Block& block, Block& with_after) noexcept {
+    block.bytes += with_after.bytes;
+    block.zero = block.zero && with_after.zero;
+    block.after = with_after.after;
+    if (block.after != nullptr) block.after->before = &block;
+    store_.give(with_after);
+}
+
+Block* Arena::take_idle(std::size_t bytes, bool thorough) noexcept {
+    Block* const hole = idle_.find(bytes, thorough ? all_looks : few_looks);
+    if (hole == nullptr) return nullptr;
+    Block* const younger = ages_.after(*hole);
+    remove_idle(*hole);
+    if (hole->bytes > bytes) add_idle(split(*hole, bytes), younger);
+    hole->state = BlockState::out;
+    return hole;
+}
+
+Block& Arena::give(Block& block, std::uint64_t now, std::uint64_t order) noexcept {
+    Block* hole = &block;
+    block.bytes += block.slack;
+    block.slack = 0;
+    block.zero = false;
+    if (Block* const before = block.before; before != nullptr && before->state == BlockState::idle) {
+        remove_idle(*before);
+        join(*before, block);
+        hole = before;
+    }
+    if (Block* const after = hole->after; after != nullptr && after->state == BlockState::idle) {
+        remove_idle(*after);
+        join(*hole, *after);
+    }
+    hole->released_at = now;
+    hole->order = order;
+    add_idle(*hole, nullptr);
+    return *hole;
+}
+
+// --- Giving bytes back ------------------------------------------------------------------------------
+
+/// Gives the pages under [begin, begin + bytes), part of a hollow hole, back to the memory, with those
+/// they share with the rest of the hole. What shares a page with others is zeroed: hollow reads as zero.
+void Arena::decommit(const Block& hole, std::byte* begin, std::size_t bytes) noexcept {
+    const std::size_t page = source_.page();
+    const auto number = [](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at); };
+    const std::uintptr_t first = number(begin), last = first + bytes;
+    const std::uintptr_t pages_begin = std::max(round_down(first, page), round_up(number(hole.begin()), page));
+    const std::uintptr_t pages_end = std::min(round_up(last, page), round_down(number(hole.end()), page));
+    const bool any = pages_end > pages_begin;
+    const auto wipe = [&](std::uintptr_t from, std::uintptr_t to) {
+        if (to <= from) return;
+        std::byte* const at = begin + (from - first);
+        if (source_.host_accessible()) mark_defined(at, to - from);
+        source_.zero(at, to - from);
+        if (source_.host_accessible()) mark_idle(at, to - from);
+    };
+    wipe(first, any ? pages_begin : last);
+    if (any) wipe(pages_end, last);
+    source_.decommit(begin, bytes, begin + static_cast<std::ptrdiff_t>(pages_begin - first),
+                     any ? pages_end - pages_begin : 0);
+}
+
+/// Makes a block that is in no bin hollow. If its pages were moved away, nothing is left to give back.
+void Arena::make_hollow(Block& block, bool moved) noexcept {
+    std::byte* const begin = block.begin();
+    const std::size_t bytes = block.bytes;
+    Block* hole = &block;
+    if (Block* const before = block.before; before != nullptr && before->state == BlockState::hollow) {
+        hollow_.remove(*before);
+        join(*before, block);
+        hole = before;
+    }
+    if (Block* const after = hole->after; after != nullptr && after->state == BlockState::hollow) {
+        hollow_.remove(*after);
+        join(*hole, *after);
+    }
+    if (!moved) decommit(*hole, begin, bytes);
+    add_hollow(*hole);
+}
+
+void Arena::give_back(Block& block) noexcept {
+    block.bytes += block.slack;
+    block.slack = 0;
+    make_hollow(block, false);
+}
+
+std::size_t Arena::drop(Block& hole, std::size_t bytes) noexcept {
+    const std::size_t part = round_up(std::min(bytes, hole.bytes), std::max(source_.page(), grain_));
+    const bool all = part >= hole.bytes || store_.spares() < 2;
+    return drop_part(hole, all ? hole.begin() : hole.end() - part, hole.end(), false);
+}
+
+/// Makes [begin, end) of an idle hole hollow. Needs two spare descriptors if that leaves a part.
+std::size_t Arena::drop_part(Block& hole, std::byte* begin, std::byte* end, bool moved) noexcept {
+    Block* const younger = ages_.after(hole);
+    remove_idle(hole);
+    Block* dropped = &hole;
+    if (begin > hole.begin()) {
+        dropped = &split(hole, static_cast<std::size_t>(begin - hole.begin()));
+        add_idle(hole, younger);
+    }
+    const auto bytes = static_cast<std::size_t>(end - begin);
+    if (dropped->bytes > bytes) add_idle(split(*dropped, bytes), younger);
+    make_hollow(*dropped, moved);
+    return bytes;
+}
+
+// --- Growing ----------------------------------------------------------------------------------------
+
+/// Returns where `bytes` bytes need the fewest new ones: in the hollow hole that fits best, or beside
+/// the largest idle hole. No hollow hole: a null place.
+Arena::Place Arena::best_place(std::size_t bytes) const noexcept {
+    const auto around = [bytes](Block* hollow) -> Place {
+        const auto idle = [](Block* block) {
+            return block != nullptr && block->state == BlockState::idle ? block : nullptr;
+        };
+        Place place{idle(hollow->before), hollow, idle(hollow->after), 0};
+        if (place.before != nullptr && place.before->bytes >= bytes) place.before = nullptr;
+        const std::size_t lead = place.before != nullptr ? place.before->bytes : 0;
+        const std::size_t tail = place.after != nullptr ? place.after->bytes : 0;
+        place.hollow_bytes = std::min(hollow->bytes, bytes - lead);
+        if (lead + hollow->bytes + tail < bytes) place.hollow = nullptr;
+        return place;
+    };
+    Place best{};
+    const auto consider = [&](Block* hollow) {
+        if (hollow == nullptr || hollow->state != BlockState::hollow) return;
+        const Place place = around(hollow);
+        if (place.hollow == nullptr) return;
+        if (best.hollow == nullptr || place.hollow_bytes < best.hollow_bytes) best = place;
+    };
+    consider(hollow_.find(bytes, few_looks));
+    if (Block* const idle = idle_.largest(); idle != nullptr) {
+        if (idle->after != nullptr) consider(idle->after);
+        if (idle->before != nullptr) consider(idle->before);
+    }
+    return best;
+}
+
+/// Chooses idle pages to move under the hollow part of a new block, largest holes first.
+Arena::Plan Arena::plan_moves(const Place& place, std::size_t bytes) const noexcept {
+    const std::size_t step = source_.move_step();
+    const auto up = [step](std::byte* at) {
+        return at + (-reinterpret_cast<std::uintptr_t>(at) & (step - 1));
+    };
+    const auto down = [step](std::byte* at) {
+        return at - (reinterpret_cast<std::uintptr_t>(at) & (step - 1));
+    };
+    Plan plan;
+    std::byte* const start = (place.before != nullptr ? place.before : place.hollow)->begin();
+    plan.target = up(place.hollow->begin());
+    std::byte* const target_end = down(std::min(start + bytes, place.hollow->end()));
+    if (target_end <= plan.target) return plan;
+    auto wanted = static_cast<std::size_t>(target_end - plan.target);
+
+    std::size_t looks = 4 * most_sources;
+    for (std::size_t index = idle_.at_or_below(detail::class_count - 1);
+         index < detail::class_count && index >= class_of(step);
+         index = index == 0 ? detail::class_count : idle_.at_or_below(index - 1)) {
+        for (Block* hole = idle_[index].first(); hole != nullptr; hole = Bins::Bin::after(*hole)) {
+            if (wanted == 0 || plan.count == most_sources || looks-- == 0) return plan;
+            if (hole == place.before || hole == place.after) continue;
+            std::byte* const first = up(hole->begin());
+            std::byte* const last = down(hole->end());
+            if (last <= first) continue;
+            const std::size_t part = std::min(wanted, static_cast<std::size_t>(last - first));
+            plan.sources[plan.count++] = {hole, last - part, part};
+            plan.bytes += part;
+            wanted -= part;
+        }
+    }
+    return plan;
+}
+
+void Arena::move_pages(const Plan& plan) noexcept {
+    std::byte* to = plan.target;
+    for (std::size_t i = 0; i < plan.count; ++i) {
+        const Source& source = plan.sources[i];
+        const bool moved = source_.move(source.begin, to, source.bytes);
+        drop_part(*source.hole, source.begin, source.begin + source.bytes, moved);
+        if (moved) {
+            ++moves_.count;
+            moves_.bytes += source.bytes;
+        } else {
+            // New pages instead; as many bytes were just decommitted, so there is room.
+            static_cast<void>(source_.commit(to, source.bytes));
+        }
+        to += source.bytes;
+    }
+}
+
+void Arena::grow_ranges(std::size_t bytes) {
+    store_.reserve(1);
+    ranges_.reserve(ranges_.size() + 1);
+    std::size_t size = source_.range_bytes(bytes);
+    void* data = source_.reserve(size);
+    while (data == nullptr && size / 2 >= bytes) {
+        size = round_up(size / 2, source_.move_step());
+        data = source_.reserve(size);
+    }
+    if (data == nullptr) return;
+    Block& hole = store_.take();
+    hole.data = data;
+    hole.bytes = size;
+    hole.in_arena = true;
+    auto* const begin = static_cast<std::byte*>(data);
+    ranges_.push_back({begin, size, &hole, begin});
+    add_hollow(hole);
+}
+
+void Arena::note_use(const Block& block) noexcept {
+    for (Range& range : ranges_) {
+        if (block.begin() >= range.data && block.begin() < range.data + range.bytes) {
+            range.used_end = std::max(range.used_end, block.end());
+        }
+    }
+}
+
+Arena::Taken Arena::take_new(std::size_t bytes, std::size_t limit) {
+    Place place = best_place(bytes);
+    if (place.hollow == nullptr) {
+        grow_ranges(bytes);
+        place = best_place(bytes);
+        if (place.hollow == nullptr) return {Outcome::memory_refused, nullptr, bytes};
+    }
+    const Plan plan = plan_moves(place, bytes);
+    store_.reserve(2 + 2 * plan.count);
+    const std::size_t new_bytes = place.hollow_bytes - plan.bytes;
+    if (new_bytes > limit) return {Outcome::over_limit, nullptr, new_bytes};
+    if (!source_.commit(place.hollow->data, new_bytes)) {
+        return {Outcome::memory_refused, nullptr, new_bytes};
+    }
+
+    // The new block: what is idle before, the hollow part, what is needed of the idle one after.
+    hollow_.remove(*place.hollow);
+    Block* block = place.hollow;
+    if (block->bytes > place.hollow_bytes) add_hollow(split(*block, place.hollow_bytes));
+    block->state = BlockState::out;
+    if (place.before != nullptr) {
+        remove_idle(*place.before);
+        place.before->state = BlockState::out;
+        join(*place.before, *block);
+        block = place.before;
+    }
+    if (block->bytes < bytes) {
+        Block& after = *place.after;
+        Block* const younger = ages_.after(after);
+        remove_idle(after);
+        if (const std::size_t needed = bytes - block->bytes; after.bytes > needed) {
+            add_idle(split(after, needed), younger);
+        }
+        join(*block, after);
+    }
+    block->zero = block->zero && plan.count == 0;
+    note_use(*block);
+    move_pages(plan);
+    return {Outcome::done, block, new_bytes};
+}
+
+const char* Arena::check() const noexcept {
+    std::size_t idle_bytes = 0, idle_holes = 0;
+    for (const Range& range : ranges_) {
+        const std::byte* at = range.data;
+        const Block* before = nullptr;
+        for (const Block* block = range.first; block != nullptr; block = block->after) {
+            if (block->begin() != at) return "blocks do not follow each other";
+            if (block->before != before) return "a block's neighbour does not know it";
+            if (block->bytes == 0) return "a block is empty";
+            if (before != nullptr && block->state != BlockState::out &&
+                block->state == before->state) {
+                return "two holes of one kind are neighbours";
+            }
+            if (block->state == BlockState::spare) return "a spare descriptor is in the chain";
+            if (block->state == BlockState::idle) {
+                idle_bytes += block->bytes;
+                ++idle_holes;
+            }
+            at = block->end();
+            before = block;
+        }
+        if (at != range.data + range.bytes) {
+            return "blocks do not fill the range";
+        }
+    }
+    if (idle_bytes != idle_bytes_ || idle_holes != idle_holes_) return "idle bytes are miscounted";
+    return nullptr;
+}
+
+}  // namespace cistern

@@ -1,0 +1,153 @@
+#pragma once
+// The arena: one growing address range, split and coalesced.
+//
+// The range is a chain of blocks without gaps, each out (somebody has it), idle (a hole whose bytes
+// are kept) or hollow (a hole without bytes; what lies beyond the last block ever used is one large
+// hollow hole). No two idle and no two hollow blocks are neighbours. Holes are filed by size in bins,
+// 8 per doubling, with a bitmap over them, so that finding one is O(1).
+//
+// When no idle hole fits, a place is chosen that needs the fewest new bytes, and its hollow part is
+// backed: first with pages moved from other idle holes, then with new ones. Counting bytes:
+//   out_bytes + idle_bytes = held bytes of the arena; hollow bytes are not held.
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/list.hpp"
+#include "base/size_class.hpp"
+#include "memory/sparse.hpp"
+#include "pool/block.hpp"
+
+namespace cistern {
+
+/// Holes of one kind by size.
+class Bins {
+public:
+    using Bin = List<Block, &Block::in_bin>;
+
+    void insert(Block& hole) noexcept;
+    void remove(Block& hole) noexcept;
+    /// Returns a hole of at least `bytes`, nearly the smallest; null if there is none.
+    [[nodiscard]] Block* find(std::size_t bytes, std::size_t looks) const noexcept;
+    [[nodiscard]] Block* largest() const noexcept;
+    [[nodiscard]] Block* smallest() const noexcept;
+    /// Returns the highest class at or below `index` that is not empty; class_count if none.
+    [[nodiscard]] std::size_t at_or_below(std::size_t index) const noexcept;
+    [[nodiscard]] const Bin& operator[](std::size_t index) const noexcept { return bins_[index]; }
+
+private:
+    [[nodiscard]] std::size_t at_or_above(std::size_t index) const noexcept;
+
+    std::array<std::uint64_t, detail::class_count / 64> filled_{};
+    std::array<Bin, detail::class_count> bins_{};
+};
+
+/// What moving pages did, since the pool began.
+struct Moves {
+    std::uint64_t count = 0, bytes = 0;
+};
+
+class Arena {
+public:
+    Arena(SparseSource& source, BlockStore& store, std::size_t grain) noexcept
+        : source_(source), store_(store), grain_(grain) {}
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+    /// Every block must have been given back.
+    ~Arena();
+
+    /// Lends an idle hole of at least `bytes`, a multiple of the grain; what is left of it stays
+    /// idle. Null if there is none. Needs one spare descriptor. A thorough search finds any hole
+    /// that fits, at a cost that grows with the holes of that class.
+    Block* take_idle(std::size_t bytes, bool thorough) noexcept;
+
+    /// How take_new went.
+    enum class Outcome { done, over_limit, memory_refused };
+    struct Taken {
+        Outcome outcome;
+        Block* block;            // when done
+        std::size_t new_bytes;   // asked of the memory; when over the limit, that would have been
+    };
+    /// Lends `bytes` bytes of which some are new, at most `limit`. Changes nothing unless done.
+    /// Throws std::bad_alloc.
+    Taken take_new(std::size_t bytes, std::size_t limit);
+
+    /// Makes a block idle, joined with its neighbours. Returns the hole.
+    Block& give(Block& block, std::uint64_t now, std::uint64_t order) noexcept;
+    /// Makes up to `bytes` of an idle hole hollow, rounded up to whole pages where that leaves a part.
+    /// Returns how many.
+    std::size_t drop(Block& hole, std::size_t bytes) noexcept;
+    /// Makes a block hollow at once, without its ever being idle.
+    void give_back(Block& block) noexcept;
+
+    [[nodiscard]] Block* oldest() const noexcept { return ages_.first(); }
+    [[nodiscard]] Block* smallest() const noexcept { return idle_.smallest(); }
+    [[nodiscard]] Block* largest() const noexcept { return idle_.largest(); }
+
+    [[nodiscard]] std::size_t idle_bytes() const noexcept { return idle_bytes_; }
+    [[nodiscard]] std::size_t idle_holes() const noexcept { return idle_holes_; }
+    [[nodiscard]] const Moves& moves() const noexcept { return moves_; }
+
+    /// Calls f(block) for every block of the arena, by address.
+    template <class F>
+    void for_each(F f) const {
+        for (const Range& range : ranges_) {
+            for (const Block* block = range.first; block != nullptr; block = block->after) f(*block);
+        }
+    }
+    /// Checks the invariants above; for tests. Returns what is wrong, or nothing.
+    [[nodiscard]] const char* check() const noexcept;
+
+private:
+    struct Range {
+        std::byte* data;
+        std::size_t bytes;
+        Block* first;
+        std::byte* used_end;  // nothing beyond was ever lent
+    };
+    struct Place {  // where a new block goes: idle, hollow, idle neighbours, the outer ones optional
+        Block* before;
+        Block* hollow;
+        Block* after;
+        std::size_t hollow_bytes;
+    };
+    struct Source {  // idle bytes to move pages from
+        Block* hole;
+        std::byte* begin;
+        std::size_t bytes;
+    };
+    static constexpr std::size_t most_sources = 64;
+    struct Plan {
+        std::array<Source, most_sources> sources;
+        std::size_t count = 0, bytes = 0;
+        std::byte* target = nullptr;
+    };
+
+    void add_idle(Block& hole, Block* younger) noexcept;
+    void remove_idle(Block& hole) noexcept;
+    void add_hollow(Block& hole) noexcept;
+    Block& split(Block& block, std::size_t bytes) noexcept;
+    void join(Block& block, Block& with_after) noexcept;
+    std::size_t drop_part(Block& hole, std::byte* begin, std::byte* end, bool moved) noexcept;
+    void make_hollow(Block& block, bool moved) noexcept;
+    void decommit(const Block& hole, std::byte* begin, std::size_t bytes) noexcept;
+    [[nodiscard]] Place best_place(std::size_t bytes) const noexcept;
+    [[nodiscard]] Plan plan_moves(const Place& place, std::size_t bytes) const noexcept;
+    void move_pages(const Plan& plan) noexcept;
+    void grow_ranges(std::size_t bytes);
+    void note_use(const Block& block) noexcept;
+
+    SparseSource& source_;
+    BlockStore& store_;
+    std::size_t grain_;
+    std::vector<Range> ranges_;
+    Bins idle_, hollow_;
+    List<Block, &Block::in_age> ages_;
+    std::size_t idle_bytes_ = 0, idle_holes_ = 0;
+    Moves moves_;
+};
+
+}  // namespace cistern

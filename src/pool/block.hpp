@@ -1,0 +1,76 @@
+#pragma once
+// A block and its descriptor. Descriptors live outside the memory they describe: the same code serves
+// memory the host cannot read, and an overrun cannot corrupt them. They are allocated in slabs and
+// never freed, so that a stale handle can always be told from a live one by its generation.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+
+#include "base/list.hpp"
+#include "cistern/detail/front.hpp"
+
+namespace cistern {
+
+class Core;
+
+enum class BlockState : std::uint8_t {
+    spare,   // describes nothing
+    out,     // lent, or in a magazine or the depot
+    idle,    // kept: a hole of the arena, or a block on the shelf
+    hollow,  // addresses of the arena without bytes
+};
+
+struct Block : detail::BlockFront {
+    // bytes + slack = the addresses it spans; slack is what alignment added to a whole block.
+    Core* core = nullptr;
+    Block* before = nullptr;  // neighbours in the range, by address
+    Block* after = nullptr;
+    Links<Block> in_bin;      // a bin of the arena, or a list of spares
+    Links<Block> in_age;      // idle blocks, oldest first
+    std::uint64_t released_at = 0;   // clock of the last release that reached the arena or shelf
+    std::uint64_t order = 0;         // rises with every such release
+    std::uint64_t seen_generation = 0;  // the generation that released_at belongs to, in a magazine
+    std::size_t type = 0;            // element type, where the pool separates them
+    std::size_t slack = 0;
+    std::function<void(void*)>* deleter = nullptr;  // of adopted bytes
+    std::uint64_t zero_generation = ~std::uint64_t{0};  // the loan whose bytes began as zero
+    BlockState state = BlockState::spare;
+    bool in_arena = false;  // its addresses are part of the arena's range
+    bool zero = false;      // of a hole: every byte is known to be zero
+
+    [[nodiscard]] std::byte* begin() const noexcept { return static_cast<std::byte*>(data); }
+    [[nodiscard]] std::byte* end() const noexcept { return begin() + bytes + slack; }
+};
+
+inline Block& block_of(detail::BlockFront& front) noexcept { return static_cast<Block&>(front); }
+
+/// Spare descriptors of one pool, taken from and returned to the process's.
+class BlockStore {
+public:
+    explicit BlockStore(Core& core) noexcept : core_(core) {}
+    BlockStore(const BlockStore&) = delete;
+    BlockStore& operator=(const BlockStore&) = delete;
+    ~BlockStore();
+
+    /// Makes sure that `count` calls of take() succeed. Throws std::bad_alloc.
+    void reserve(std::size_t count);
+    [[nodiscard]] std::size_t spares() const noexcept { return spares_; }
+    /// Returns a blank descriptor; there must be a spare one.
+    Block& take() noexcept;
+    void give(Block& block) noexcept;
+
+private:
+    using Spares = List<Block, &Block::in_bin>;
+    static Spares& process_spares() noexcept;
+    static std::mutex& process_lock() noexcept;
+
+    Core& core_;
+    Spares list_;
+    std::size_t spares_ = 0;
+
+    friend class Registry;
+};
+
+}  // namespace cistern

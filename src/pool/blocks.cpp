@@ -1,0 +1,67 @@
+#include <array>
+#include <memory>
+
+#include "pool/block.hpp"
+
+namespace cistern {
+
+namespace {
+
+constexpr std::size_t slab_blocks = 64;
+
+}  // namespace
+
+// Both are never destroyed: buffers may be released while the process exits.
+BlockStore::Spares& BlockStore::process_spares() noexcept {
+    static auto* const spares = new Spares;
+    return *spares;
+}
+
+std::mutex& BlockStore::process_lock() noexcept {
+    static auto* const lock = new std::mutex;
+    return *lock;
+}
+
+BlockStore::~BlockStore() {
+    const std::scoped_lock hold(process_lock());
+    while (Block* const block = list_.first()) {
+        list_.remove(*block);
+        process_spares().push_front(*block);
+    }
+}
+
+void BlockStore::reserve(std::size_t count) {
+    if (spares_ >= count) return;
+    const std::scoped_lock hold(process_lock());
+    while (spares_ < count) {
+        if (process_spares().empty()) {
+            auto slab = std::make_unique<std::array<Block, slab_blocks>>();
+            for (Block& block : *slab.release()) process_spares().push_front(block);
+        }
+        for (std::size_t i = 0; i < slab_blocks && !process_spares().empty(); ++i) {
+            Block& block = *process_spares().first();
+            process_spares().remove(block);
+            block.core = &core_;
+            list_.push_front(block);
+            ++spares_;
+        }
+    }
+}
+
+Block& BlockStore::take() noexcept {
+    Block& block = *list_.first();
+    list_.remove(block);
+    --spares_;
+    return block;
+}
+
+void BlockStore::give(Block& block) noexcept {
+    const std::uint64_t generation = block.generation;
+    block = Block{};
+    block.generation = generation;
+    block.core = &core_;
+    list_.push_front(block);
+    ++spares_;
+}
+
+}  // namespace cistern

@@ -1,0 +1,413 @@
+// Acquire and release beyond the fast path.
+
+#include "pool/core.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "base/size_class.hpp"
+#include "memory/clock.hpp"
+#include "memory/watch.hpp"
+#include "pool/options.hpp"
+
+namespace cistern {
+
+namespace {
+
+std::uint64_t next_serial() noexcept {
+    static std::atomic<std::uint64_t> serial{0};
+    return serial.fetch_add(1, std::memory_order_relaxed) + 1;  // only the number is shared
+}
+
+bool is_elastic(const Fit& fit) noexcept { return std::holds_alternative<Elastic>(fit); }
+
+}  // namespace
+
+Core::Core(Memory memory, PoolOptions options)
+    : serial_(next_serial()),
+      memory_(std::move(memory)),
+      options_(std::move(options)),
+      splits_(is_elastic(options_.fit) && !options_.separate_types &&
+              dynamic_cast<SparseSource*>(memory_.source().get()) != nullptr),
+      marks_(memory_is_watched() && memory_.host_accessible()),
+      store_(*this),
+      shelf_(options_.fit) {
+    check_options(options_);
+    if (options_.name.empty()) options_.name = "pool " + std::to_string(serial_);
+    options_.alignment = std::max(options_.alignment, smallest_grain);
+    grain_mask = options_.alignment - 1;
+    if (auto* const sparse = dynamic_cast<SparseSource*>(memory_.source().get())) {
+        arena_.emplace(*sparse, store_, options_.alignment);
+    }
+    depot_.fill(&detail::no_block);
+    last_pass_ = coarse_now();
+}
+
+Core::~Core() {
+    while (Block* const block = shelf_.oldest()) {
+        shelf_.remove(*block);
+        to_memory(*block);
+    }
+    Lock lock(lock_);
+    finish(lock);
+}
+
+std::shared_ptr<detail::CoreFront> Core::make(Memory memory, PoolOptions options) {
+    auto core = std::make_unique<Core>(std::move(memory), std::move(options));
+    Registry::instance().add(*core);
+    return {core.release(), &Core::retire};  // on bad_alloc, the deleter runs
+}
+
+/// The last handle is gone: what is idle goes at once, the rest as it is released.
+void Core::retire(detail::CoreFront* front) noexcept {
+    Core& core = core_of(*front);
+    bool unused = false;
+    {
+        Lock lock(core.lock_);
+        {
+            const Seizure seizure(core);
+            core.retired_ = true;
+            while (ThreadMagazine* const magazine = core.magazines_.first()) {
+                core.drop_magazine(*magazine);
+            }
+        }
+        core.flush_depot();
+        core.evict(no_limit, nullptr);
+        unused = core.hits_ + core.misses_ == core.releases_;
+        core.finish(lock);
+    }
+    if (!unused) return;
+    Registry::instance().remove(core);
+    delete &core;
+}
+
+// --- Acquire ----------------------------------------------------------------------------------------
+
+std::size_t Core::block_bytes(std::size_t bytes) const {
+    if (const auto* const fixed = std::get_if<FixedBlock>(&options_.fit)) {
+        if (bytes > fixed->bytes) {
+            throw InvalidArgument("request is larger than a block of pool '" + options_.name +
+                                  "': " + exact_text_of_bytes(bytes) + ", block " +
+                                  exact_text_of_bytes(fixed->bytes));
+        }
+        return fixed->bytes;
+    }
+    return is_elastic(options_.fit) ? block_bytes_for(bytes, options_.alignment) : bytes;
+}
+
+detail::BlockFront* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
+    constexpr std::size_t largest = PTRDIFF_MAX / 2;
+    const std::size_t size = bytes > largest ? bytes : block_bytes(bytes);
+    if (!options_.separate_types) type = 0;
+
+    enum { own_bytes, bytes_of_others, bytes_of_callbacks, no_more } step = own_bytes;
+    Shortage shortage = Shortage::memory;
+    for (; step != no_more; step = static_cast<decltype(step)>(step + 1)) {
+        if (step == bytes_of_others) {
+            if (shortage != Shortage::memory) continue;
+            if (Registry::instance().trim_others(*this) == 0) continue;
+        } else if (step == bytes_of_callbacks) {
+            std::vector<std::function<void(std::size_t)>> callbacks;
+            {
+                const Lock lock(lock_);
+                callbacks = callbacks_;
+            }
+            if (callbacks.empty()) continue;
+            for (const auto& callback : callbacks) callback(bytes);
+        }
+        Lock lock(lock_);
+        Attempt attempt{nullptr, Shortage::memory};
+        if (bytes <= largest) {
+            try {
+                attempt = try_take(size, bytes, type);
+            } catch (const std::bad_alloc&) {  // no descriptor to be had; nothing was changed
+            }
+        }
+        detail::BlockFront* const front =
+            attempt.block != nullptr ? lend(*attempt.block, bytes) : nullptr;
+        if (front != nullptr) block_of(*front).type = type;
+        shortage = attempt.shortage;
+        finish(lock);
+        if (front != nullptr) return front;
+    }
+    {
+        const Lock lock(lock_);
+        ++failures_;
+    }
+    if (may_fail) return nullptr;
+    throw_out_of_memory(bytes, shortage);
+}
+
+Core::Attempt Core::try_take(std::size_t size, std::size_t bytes, std::size_t type) {
+    age_out(false);
+    ThreadMagazine* const magazine = use_magazines() ? mine() : nullptr;
+    if (magazine != nullptr) {
+        if (Block* const block = take_from(*magazine, bytes)) return {block};
+        if (Block* const block = take_from_depot(*magazine, bytes)) return {block};
+    }
+    store_.reserve(4);
+    Block* block = take_kept(size, type, false);
+    if (block == nullptr) {
+        flush_before_growing(magazine, size);
+        block = take_kept(size, type, true);
+    }
+    if (block == nullptr) return take_new(size, type);
+    ++hits_;
+    return {block};
+}
+
+/// Returns idle bytes that are in nobody's magazine.
+Block* Core::take_kept(std::size_t size, std::size_t type, bool thorough) noexcept {
+    if (shelf_.count() != 0) {
+        if (Block* const block = shelf_.take(size, type)) return block;
+    }
+    return splits_ ? arena_->take_idle(size, thorough) : nullptr;
+}
+
+/// Asks the memory, within the limit; makes room by giving up what is idle.
+Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
+    for (;;) {
+        const std::size_t room = options_.max_bytes - held_;
+        const Arena::Taken taken = splits_ ? arena_->take_new(size, room) : take_whole(size, room);
+        if (taken.outcome == Arena::Outcome::done) {
+            ++(taken.new_bytes == 0 ? hits_ : misses_);
+            held_ += taken.new_bytes;
+            held_peak_ = std::max(held_peak_, held_);
+            if (taken.block->zero) taken.block->zero_generation = taken.block->generation;
+            return {taken.block};
+        }
+        const bool limited = taken.outcome == Arena::Outcome::over_limit;
+        if (allowances_ + depot_bytes_ != 0) {
+            flush_all();
+            if (Block* const block = take_kept(size, type, true)) {
+                ++hits_;
+                return {block};
+            }
+            continue;
+        }
+        if (limited && size > options_.max_bytes - (held_ - central_idle())) {
+            return {nullptr, Shortage::limit};  // no eviction could help: keep what is warm
+        }
+        const std::size_t missing = limited ? taken.new_bytes - room : taken.new_bytes;
+        if (evict(missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
+            return {nullptr, limited ? Shortage::limit : Shortage::memory};
+        }
+    }
+}
+
+/// A block of exactly `size` bytes that will never be split.
+Arena::Taken Core::take_whole(std::size_t size, std::size_t room) {
+    using Outcome = Arena::Outcome;
+    if (size > room) return {Outcome::over_limit, nullptr, size};
+    shelf_.add_room();
+    Block* block = nullptr;
+    if (arena_) {
+        const std::size_t span = round_up(size, options_.alignment);
+        block = arena_->take_new(span, no_limit).block;
+        if (block != nullptr) block->slack = span - size;
+    } else if (void* const data = memory_.source()->allocate(size, options_.alignment)) {
+        block = &store_.take();
+        block->data = data;
+        outside_.push_back(*block);
+    }
+    if (block == nullptr) {
+        shelf_.remove_room();
+        return {Outcome::memory_refused, nullptr, size};
+    }
+    block->bytes = size;
+    block->state = BlockState::out;
+    return {Outcome::done, block, size};
+}
+
+detail::BlockFront* Core::lend(Block& block, std::size_t bytes) noexcept {
+    waste_ += static_cast<std::int64_t>(block.bytes - bytes);
+    if (marks_) mark_lent(block.data, bytes);
+    note_peaks(use_magazines() ? mine() : nullptr);
+    return &block;
+}
+
+void Core::zero(Block& block, std::size_t bytes) noexcept {
+    if (block.zero_generation != block.generation) memory_.source()->zero(block.data, bytes);
+    if (marks_) mark_defined(block.data, bytes);
+}
+
+void Core::throw_out_of_memory(std::size_t bytes, Shortage shortage) {
+    const PoolStats now = stats();
+    std::string text = shortage == Shortage::limit ? "pool '" + options_.name + "' is at its limit"
+                                                   : "memory '" + memory_.name() + "' is exhausted";
+    text += ": requested " + exact_text_of_bytes(bytes) + ", lent " +
+            exact_text_of_bytes(now.lent_bytes.now) + ", idle " +
+            exact_text_of_bytes(now.idle_bytes.now) + " by pool '" + options_.name + "'";
+    if (shortage == Shortage::limit) {
+        text += ", max_bytes " + exact_text_of_bytes(options().max_bytes);
+    } else {
+        text += Registry::instance().describe_others(*this);
+    }
+    throw OutOfMemory(text);
+}
+
+// --- Release ----------------------------------------------------------------------------------------
+
+void Core::check_lent(const Block& block, std::uint64_t generation) const {
+    if (block.core != this) {
+        throw InvalidArgument("buffer belongs to pool '" + block.core->name() +
+                              "', not to pool '" + name() + "'");
+    }
+    if (block.generation != generation) {
+        throw InvalidArgument("buffer was already released to pool '" + name() + "'");
+    }
+}
+
+void Core::give(Block& block, std::uint64_t generation, std::size_t bytes) noexcept {
+    bool unused = false;
+    {
+        Lock lock(lock_);
+        if (block.generation != generation) return;
+        ++block.generation;
+        ++releases_;
+        waste_ -= static_cast<std::int64_t>(block.bytes - bytes);
+        if (options_.wipe_on_release) memory_.source()->zero(block.data, bytes);
+        if (marks_) mark_idle(block.data, block.bytes);
+        ThreadMagazine* const magazine = use_magazines() ? mine() : nullptr;
+        if (retired_) {
+            to_memory(block);
+            unused = hits_ + misses_ == releases_;
+        } else if (block.bytes > options_.max_buffer_bytes) {
+            ++evictions_.max_buffer_bytes;
+            to_memory(block);
+        } else if (block.bytes > options_.max_idle_bytes) {
+            ++evictions_.max_idle_bytes;
+            to_memory(block);
+        } else if (magazine == nullptr || !put_in(*magazine, block, bytes)) {
+            to_central(block, coarse_now());
+            enforce();
+        }
+        age_out(false);
+        note_peaks(magazine);
+        finish(lock);
+    }
+    if (!unused) return;
+    Registry::instance().remove(*this);
+    delete this;
+}
+
+void Core::note_peak() noexcept {
+    const Lock lock(lock_);
+    note_peaks(use_magazines() ? mine() : nullptr);
+}
+
+/// Makes a block that was out idle, in nobody's magazine.
+void Core::to_central(Block& block, std::uint64_t when) noexcept {
+    if (splits_ && block.in_arena) {
+        arena_->give(block, when, ++order_);
+        return;
+    }
+    block.released_at = when;
+    block.order = ++order_;
+    shelf_.put(block);
+}
+
+/// Gives a block that was out back to where it came from.
+void Core::to_memory(Block& block) noexcept {
+    held_ -= block.bytes;
+    if (!splits_ || !block.in_arena) shelf_.remove_room();
+    if (block.in_arena) {
+        arena_->give_back(block);
+        return;
+    }
+    outside_.remove(block);
+    if (marks_) mark_defined(block.data, block.bytes);
+    if (block.deleter != nullptr) {
+        farewells_.push_back(block);
+        return;
+    }
+    memory_.source()->deallocate(block.data, block.bytes, options_.alignment);
+    store_.give(block);
+}
+
+/// Calls the deleters of adopted bytes that were let go, with the lock free meanwhile.
+void Core::finish(Lock& lock) noexcept {
+    while (Block* const block = farewells_.first()) {
+        farewells_.remove(*block);
+        const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);
+        void* const data = block->data;
+        store_.give(*block);
+        lock.unlock();
+        (*deleter)(data);
+        lock.lock();
+    }
+}
+
+void Core::adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter) {
+    check_adopted(options_, data, bytes);
+    Lock lock(lock_);
+    store_.reserve(1);
+    auto kept = std::make_unique<std::function<void(void*)>>(std::move(deleter));
+    shelf_.add_room();
+    Block& block = store_.take();
+    block.data = data;
+    block.bytes = bytes;
+    block.deleter = kept.release();
+    block.state = BlockState::out;
+    outside_.push_back(block);
+    held_ += bytes;
+    const std::uint64_t room = options_.max_bytes - (held_ - bytes);
+    if (marks_) mark_idle(data, bytes);
+    if (bytes > room || bytes > options_.max_buffer_bytes || bytes > options_.max_idle_bytes) {
+        ++(bytes > room                       ? evictions_.max_bytes
+           : bytes > options_.max_buffer_bytes ? evictions_.max_buffer_bytes
+                                               : evictions_.max_idle_bytes);
+        to_memory(block);
+    } else {
+        held_peak_ = std::max(held_peak_, held_);
+        to_central(block, coarse_now());
+        enforce();
+    }
+    note_peaks(nullptr);
+    finish(lock);
+}
+
+}  // namespace cistern
+
+// --- The slow ends of the fast path -----------------------------------------------------------------
+
+namespace cistern::detail {
+
+constinit thread_local ThreadFront thread_front;
+constinit BlockFront no_block;
+
+BlockFront* take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool may_fail) {
+    // Still inside the magazine, if there is one: the top did not fit, one of the rest may.
+    if (Magazine* const magazine = thread_front.slots[core.slot].load(std::memory_order_acquire)) {
+        const std::size_t last = (bytes - 1) | core.grain_mask;
+        Rack& rack = magazine->racks[class_of_last(last)];
+        BlockFront* const block = rack.rest;
+        if (block->bytes > last) {
+            rack.rest = block->below;
+            magazine->taken.add(1);
+            magazine->taken_bytes.add(block->bytes);
+            magazine->taken_waste.add(block->bytes - bytes);
+            const bool peak = magazine->idle_bytes() < magazine->floor ||
+                              magazine->blocks() < magazine->count_floor ||
+                              magazine->waste() > magazine->waste_ceiling;
+            leave();
+            if (peak) core_of(core).note_peak();
+            return block;
+        }
+    }
+    leave();
+    return bytes == 0 ? nullptr : core_of(core).take(bytes, type, may_fail);
+}
+
+void give_slow(CoreFront& core, BlockFront& block, std::uint64_t generation,
+               std::size_t bytes) noexcept {
+    leave();
+    core_of(core).give(block_of(block), generation, bytes);
+}
+
+void note_peak(CoreFront& core) noexcept { core_of(core).note_peak(); }
+
+}  // namespace cistern::detail

@@ -1,0 +1,191 @@
+// What may stay idle, and what goes first when a limit says that not all of it may.
+
+#include <algorithm>
+
+#include "memory/clock.hpp"
+#include "pool/core.hpp"
+#include "pool/options.hpp"
+
+namespace cistern {
+
+namespace {
+
+std::uint64_t nanoseconds(std::chrono::milliseconds age) noexcept {
+    constexpr std::uint64_t per_millisecond = 1'000'000;
+    const auto count = static_cast<std::uint64_t>(age.count());
+    return count > no_limit / per_millisecond ? no_limit : count * per_millisecond;
+}
+
+}  // namespace
+
+std::uint64_t Core::central_idle() const noexcept {
+    return (arena_ ? arena_->idle_bytes() : 0) + shelf_.bytes() + depot_bytes_;
+}
+
+std::uint64_t Core::central_idle_buffers() const noexcept {
+    return (arena_ ? arena_->idle_holes() : 0) + shelf_.count() + depot_blocks_;
+}
+
+/// Gives idle bytes of the arena and the shelf back until `bytes` are gone or nothing is left.
+/// Returns how many went.
+std::size_t Core::evict(std::size_t bytes, std::uint64_t Evictions::*reason) noexcept {
+    std::size_t gone = 0;
+    while (gone < bytes) {
+        const std::size_t part = evict_one(bytes - gone, reason);
+        if (part == 0) break;
+        gone += part;
+    }
+    return gone;
+}
+
+/// Evicts the next victim, or about `bytes` of it if it can be split. Returns how many bytes went.
+std::size_t Core::evict_one(std::size_t bytes, std::uint64_t Evictions::*reason) noexcept {
+    Block* hole = nullptr;
+    Block* whole = nullptr;
+    bool hole_first = false;
+    switch (options_.evict) {
+        case Evict::oldest:
+            hole = arena_ ? arena_->oldest() : nullptr;
+            whole = shelf_.oldest();
+            hole_first = hole != nullptr && (whole == nullptr || hole->order < whole->order);
+            break;
+        case Evict::smallest:
+            hole = arena_ ? arena_->smallest() : nullptr;
+            whole = shelf_.smallest();
+            hole_first = hole != nullptr && (whole == nullptr || hole->bytes < whole->bytes);
+            break;
+        case Evict::largest:
+            hole = arena_ ? arena_->largest() : nullptr;
+            whole = shelf_.largest();
+            hole_first = hole != nullptr && (whole == nullptr || hole->bytes > whole->bytes);
+            break;
+    }
+    if (hole == nullptr && whole == nullptr) return 0;
+    if (reason != nullptr) ++(evictions_.*reason);
+    if (hole_first) {
+        const std::size_t gone = arena_->drop(*hole, bytes);
+        held_ -= gone;
+        return gone;
+    }
+    const std::size_t gone = whole->bytes;
+    shelf_.remove(*whole);
+    to_memory(*whole);
+    return gone;
+}
+
+/// Brings idle bytes and buffers under their limits after something became idle.
+void Core::enforce() noexcept {
+    if (central_idle() + allowances_ > options_.max_idle_bytes) {
+        flush_all();  // what threads were allowed but do not use
+        if (central_idle() > options_.max_idle_bytes) {
+            evict(central_idle() - options_.max_idle_bytes, &Evictions::max_idle_bytes);
+        }
+    }
+    while (central_idle_buffers() > options_.max_idle_buffers) {
+        if (evict_one(no_limit, &Evictions::max_idle_buffers) == 0) break;
+    }
+}
+
+/// Returns since when a block may have been idle. In a magazine nobody reads the clock: a block that
+/// the last pass did not see idle there came back after it.
+std::uint64_t Core::released_at(const Block& block) const noexcept {
+    return block.seen_generation == block.generation ? block.released_at : last_pass_;
+}
+
+/// Evicts what has been idle for max_idle_age. A pass looks into every magazine, so they are rare,
+/// unless somebody is about to look at the pool.
+void Core::age_out(bool reading) noexcept {
+    if (options_.max_idle_age == forever) return;
+    const std::uint64_t now = coarse_now();
+    const std::uint64_t most = nanoseconds(options_.max_idle_age);
+    if (!reading && now - last_pass_ < most / 8) return;
+    const auto expired = [&](std::uint64_t since) { return now - since >= most; };
+
+    const auto sift = [&](detail::BlockFront*& list, std::uint64_t& count, std::uint64_t& bytes) {
+        detail::BlockFront* kept = &detail::no_block;
+        detail::BlockFront** end = &kept;
+        for (detail::BlockFront* front = list; front != &detail::no_block;) {
+            Block& block = block_of(*front);
+            front = front->below;
+            block.released_at = released_at(block);
+            block.seen_generation = block.generation;
+            if (expired(block.released_at)) {
+                ++count;
+                bytes += block.bytes;
+                ++evictions_.max_idle_age;
+                to_memory(block);
+            } else {
+                *end = &block;
+                end = &block.below;
+            }
+        }
+        *end = &detail::no_block;
+        list = kept;
+    };
+    {
+        const Seizure seizure(*this);
+        for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
+            std::uint64_t count = 0, bytes = 0;
+            for (detail::Rack& rack : m->racks) {
+                if (rack.top != &detail::no_block) rack.top->below = &detail::no_block;
+                sift(rack.top, count, bytes);
+                sift(rack.rest, count, bytes);
+            }
+            m->given.subtract(count);
+            m->given_bytes.subtract(bytes);
+            releases_ += count;
+        }
+    }
+    for (detail::BlockFront*& list : depot_) {
+        std::uint64_t count = 0, bytes = 0;
+        sift(list, count, bytes);
+        depot_blocks_ -= count;
+        depot_bytes_ -= bytes;
+    }
+    const auto sweep = [&](auto& kept, auto drop) {
+        for (Block* block = kept.oldest(); block != nullptr && expired(block->released_at);
+             block = kept.oldest()) {
+            ++evictions_.max_idle_age;
+            drop(*block);
+        }
+    };
+    if (arena_) sweep(*arena_, [&](Block& hole) { held_ -= arena_->drop(hole, no_limit); });
+    sweep(shelf_, [&](Block& block) {
+        shelf_.remove(block);
+        to_memory(block);
+    });
+    last_pass_ = now;
+}
+
+std::size_t Core::trim(std::size_t keep_idle_bytes) {
+    Lock lock(lock_);
+    flush_all();
+    const std::uint64_t idle = central_idle();
+    const std::size_t gone = idle > keep_idle_bytes ? evict(idle - keep_idle_bytes, nullptr) : 0;
+    note_peaks(nullptr);
+    finish(lock);
+    return gone;
+}
+
+void Core::set_limits(const Limits& limits) {
+    Lock lock(lock_);
+    PoolOptions changed = with_limits(options_, limits);
+    check_options(changed);
+    flush_all();
+    const std::uint64_t lent = held_ - central_idle();
+    check_lent_under(lent, limits);
+    options_ = std::move(changed);
+    if (held_ > options_.max_bytes) evict(held_ - options_.max_bytes, &Evictions::max_bytes);
+    while (Block* const block = shelf_.largest()) {
+        if (block->bytes <= options_.max_buffer_bytes) break;
+        ++evictions_.max_buffer_bytes;
+        shelf_.remove(*block);
+        to_memory(*block);
+    }
+    enforce();
+    age_out(true);
+    note_peaks(nullptr);
+    finish(lock);
+}
+
+}  // namespace cistern

@@ -1,0 +1,436 @@
+// Magazines: how blocks get into and out of them beyond the fast path, how one thread takes another's,
+// and what happens to them when a thread ends or the process forks.
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <new>
+
+#include "memory/barrier.hpp"
+#include "memory/clock.hpp"
+#include "pool/core.hpp"
+
+namespace cistern {
+
+namespace {
+
+using detail::BlockFront;
+using detail::no_block;
+using detail::Rack;
+using detail::thread_front;
+
+constexpr std::size_t depot_batch = 32;                  // blocks taken from the depot at once
+constexpr std::size_t depot_batch_bytes = 32 << 20;      // and at most these bytes
+constexpr std::uint64_t least_allowance = 256 << 10;
+constexpr std::uint64_t blocks_allowed = 16;             // of the size that ran over
+constexpr std::size_t always_flush_from = 64 << 10;      // growth worth emptying magazines for
+constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
+
+thread_local bool thread_is_known = false;  // its end will be noticed
+thread_local bool thread_has_ended = false;
+
+/// Has the end of the calling thread noticed: its magazines are emptied after its own thread_locals
+/// are gone. The main thread's never are; the process ends with it.
+bool notice_end_of_thread() noexcept {
+    static const pthread_key_t key = [] {
+        pthread_key_t made{};
+        const auto at_end = [](void* front) {
+            thread_has_ended = true;
+            Registry::instance().forget_thread(*static_cast<detail::ThreadFront*>(front));
+        };
+        return pthread_key_create(&made, at_end) == 0 ? made : ~pthread_key_t{0};
+    }();
+    if (key == ~pthread_key_t{0} || thread_has_ended) return false;
+    if (!thread_is_known) thread_is_known = pthread_setspecific(key, &thread_front) == 0;
+    return thread_is_known;
+}
+
+void push(Rack& rack, Block& block) noexcept {
+    if (rack.top != &no_block) {
+        rack.top->below = rack.rest;
+        rack.rest = rack.top;
+    }
+    rack.top = &block;
+}
+
+/// Removes and returns one of the first blocks in a list that is larger than `last`.
+Block* remove_fitting(BlockFront*& list, std::size_t last) noexcept {
+    constexpr int looks = 4;
+    BlockFront** link = &list;
+    for (int i = 0; i < looks && *link != &no_block; ++i, link = &(*link)->below) {
+        if ((*link)->bytes <= last) continue;
+        Block& block = block_of(**link);
+        *link = block.below;
+        return &block;
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+ThreadMagazine::ThreadMagazine(detail::ThreadFront& front) noexcept : owner(&front) {
+    std::fill(std::begin(racks), std::end(racks), Rack{&no_block, &no_block});
+}
+
+bool Core::use_magazines() const noexcept {
+    return std::holds_alternative<Elastic>(options_.fit) && !options_.separate_types &&
+           options_.max_idle_buffers == no_limit && !retired_;
+}
+
+/// Whether owners may use their magazines without the lock: nothing else must happen to a block on
+/// its way in or out.
+bool Core::fast() const noexcept {
+    return has_slot() && use_magazines() && !forking_ && !marks_ && !options_.wipe_on_release &&
+           barrier_available();
+}
+
+/// Returns the calling thread's magazine, made if need be and opened for the fast path; null if it
+/// cannot have one.
+ThreadMagazine* Core::mine() noexcept {
+    ThreadMagazine* magazine = magazines_.first();
+    while (magazine != nullptr && magazine->owner != &thread_front) {
+        magazine = Magazines::after(*magazine);
+    }
+    if (magazine == nullptr) {
+        if (!notice_end_of_thread()) return nullptr;
+        magazine = new (std::nothrow) ThreadMagazine(thread_front);
+        if (magazine == nullptr) return nullptr;
+        magazines_.push_front(*magazine);
+        ++threads_;
+    }
+    // Relaxed: the owner itself will read it.
+    if (fast()) thread_front.slots[slot].store(magazine, std::memory_order_relaxed);
+    return magazine;
+}
+
+// --- In and out -------------------------------------------------------------------------------------
+
+Block* Core::take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept {
+    const std::size_t last = (bytes - 1) | grain_mask;
+    Rack& rack = magazine.racks[detail::class_of_last(last)];
+    if (rack.top != &no_block) {
+        rack.top->below = rack.rest;
+        rack = {&no_block, rack.top};
+    }
+    Block* const block = remove_fitting(rack.rest, last);
+    if (block == nullptr) return nullptr;
+    magazine.taken.add(1);
+    magazine.taken_bytes.add(block->bytes);
+    return block;
+}
+
+/// Keeps a block that was just released in the thread's magazine, if its allowance can be made to
+/// cover it.
+bool Core::put_in(ThreadMagazine& magazine, Block& block, std::size_t bytes) noexcept {
+    const std::size_t index = class_for(bytes);
+    const auto over = [&] {
+        return static_cast<std::uint64_t>(magazine.idle_bytes()) + block.bytes > magazine.allowance;
+    };
+    if (over()) {
+        const std::uint64_t taken = magazine.taken.now() - magazine.taken_then;
+        const std::uint64_t given = magazine.given.now() - magazine.given_then;
+        if (given > 2 * taken) rack_to_depot(magazine, index);  // others take what this one releases
+        magazine.taken_then = magazine.taken.now();
+        magazine.given_then = magazine.given.now();
+        if (over() && !allow(magazine, block.bytes)) return false;
+    }
+    push(magazine.racks[index], block);
+    magazine.given_bytes.add(block.bytes);
+    magazine.given.publish(1);
+    --releases_;
+    return true;
+}
+
+/// Raises a magazine's allowance so that another `block_bytes` fit: generously if the limit on idle
+/// bytes has room, else exactly.
+bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
+    const std::uint64_t needed = static_cast<std::uint64_t>(magazine.idle_bytes()) + block_bytes;
+    const std::uint64_t cap =
+        std::min<std::uint64_t>(std::max<std::uint64_t>(options_.max_idle_bytes / 4, block_bytes),
+                                options_.max_buffer_bytes);
+    if (needed > cap) {
+        flush(magazine);
+        return block_bytes <= cap && allow(magazine, block_bytes);
+    }
+    const std::uint64_t room =
+        options_.max_idle_bytes - std::min<std::uint64_t>(options_.max_idle_bytes,
+                                                          central_idle() + allowances_);
+    const std::uint64_t most = magazine.allowance + room;
+    if (needed > most) return false;
+    const std::uint64_t wished = std::max(
+        {needed, 2 * magazine.allowance, blocks_allowed * std::uint64_t{block_bytes}, least_allowance});
+    const std::uint64_t granted = std::min({wished, std::max(cap, needed), most});
+    allowances_ += granted - magazine.allowance;
+    magazine.allowance = granted;
+    return true;
+}
+
+/// Passes a rack on to other threads. Its bytes leave the magazine's allowance.
+void Core::rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept {
+    Rack& rack = magazine.racks[index];
+    std::uint64_t count = 0, bytes = 0;
+    while (Block* const block = remove_fitting(rack.rest, 0)) {
+        block->below = depot_[index];
+        depot_[index] = block;
+        ++count;
+        bytes += block->bytes;
+    }
+    if (rack.top != &no_block) {
+        rack.top->below = depot_[index];
+        depot_[index] = rack.top;
+        ++count;
+        bytes += rack.top->bytes;
+        rack.top = &no_block;
+    }
+    depot_blocks_ += count;
+    depot_bytes_ += bytes;
+    magazine.given.subtract(count);
+    magazine.given_bytes.subtract(bytes);
+    releases_ += count;
+    magazine.allowance -= bytes;
+    allowances_ -= bytes;
+}
+
+/// Takes a block that another thread passed on, and a batch of its like for next time.
+Block* Core::take_from_depot(ThreadMagazine& magazine, std::size_t bytes) noexcept {
+    const std::size_t index = class_for(bytes);
+    BlockFront*& list = depot_[index];
+    Block* const found = remove_fitting(list, (bytes - 1) | grain_mask);
+    if (found == nullptr) return nullptr;
+    std::uint64_t count = 0, moved = 0;
+    while (list != &no_block && count + 1 < depot_batch && moved + list->bytes <= depot_batch_bytes) {
+        Block& block = block_of(*list);
+        list = block.below;
+        push(magazine.racks[index], block);
+        ++count;
+        moved += block.bytes;
+    }
+    depot_blocks_ -= count + 1;
+    depot_bytes_ -= moved + found->bytes;
+    magazine.given.add(count);
+    magazine.given_bytes.add(moved);
+    releases_ -= count;
+    const auto idle = static_cast<std::uint64_t>(magazine.idle_bytes());
+    if (idle > magazine.allowance) {
+        allowances_ += idle - magazine.allowance;
+        magazine.allowance = idle;
+    }
+    ++hits_;
+    return found;
+}
+
+// --- Flushing ---------------------------------------------------------------------------------------
+
+/// Makes the blocks of a list idle in the arena or on the shelf. Returns how many.
+std::uint64_t Core::flush_rack(BlockFront*& list, std::uint64_t now) noexcept {
+    std::uint64_t count = 0;
+    while (list != &no_block) {
+        Block& block = block_of(*list);
+        list = list->below;
+        to_central(block, options_.max_idle_age == forever ? now : released_at(block));
+        ++count;
+    }
+    return count;
+}
+
+/// Empties a magazine whose owner is this thread or kept out.
+void Core::flush(ThreadMagazine& magazine) noexcept {
+    if (magazine.blocks() != 0) {
+        const std::uint64_t now = coarse_now();
+        std::uint64_t count = 0;
+        for (Rack& rack : magazine.racks) {
+            if (rack.rest != &no_block) count += flush_rack(rack.rest, now);
+            if (rack.top == &no_block) continue;
+            rack.top->below = &no_block;
+            count += flush_rack(rack.top, now);
+        }
+        magazine.given.subtract(count);
+        magazine.given_bytes.subtract(static_cast<std::uint64_t>(magazine.idle_bytes()));
+        releases_ += count;
+    }
+    allowances_ -= magazine.allowance;
+    magazine.allowance = 0;
+    magazine.ceiling = 0;
+}
+
+void Core::flush_depot() noexcept {
+    if (depot_blocks_ == 0) return;
+    const std::uint64_t now = coarse_now();
+    for (BlockFront*& list : depot_) {
+        if (list != &no_block) flush_rack(list, now);
+    }
+    depot_blocks_ = 0;
+    depot_bytes_ = 0;
+}
+
+void Core::flush_all() noexcept {
+    if (threads_ != 0) {
+        const Seizure seizure(*this);
+        for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) flush(*m);
+    }
+    flush_depot();
+}
+
+/// Before the memory is asked for more, idle bytes that magazines keep come back where they can be
+/// joined: this thread's always, since each was paid for by a release; other threads' if there are
+/// enough of them and the pool has grown since the last time.
+void Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept {
+    const std::uint64_t near =
+        depot_bytes_ + (own != nullptr ? static_cast<std::uint64_t>(own->idle_bytes()) : 0);
+    if (near >= bytes || (near != 0 && bytes >= always_flush_from)) {
+        if (own != nullptr) flush(*own);
+        flush_depot();
+    }
+    std::uint64_t far = 0;
+    for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
+        if (m != own) far += static_cast<std::uint64_t>(std::max<std::int64_t>(0, m->idle_bytes()));
+    }
+    if (far < bytes || held_ + bytes < next_flush_held_) return;
+    flush_all();
+    next_flush_held_ = held_ + std::max(least_growth_between_flushes, held_ / 64);
+}
+
+void Core::drop_magazine(ThreadMagazine& magazine) noexcept {
+    flush(magazine);
+    hits_ += magazine.taken.now();
+    releases_ += magazine.given.now();
+    waste_ += magazine.waste();
+    magazines_.remove(magazine);
+    --threads_;
+    delete &magazine;
+}
+
+// --- Taking another thread's magazine ---------------------------------------------------------------
+
+Seizure::Seizure(Core& core) noexcept : core_(core) {
+    if (!core.has_slot()) return;
+    bool others = false;
+    for (ThreadMagazine* m = core.magazines_.first(); m != nullptr; m = Core::Magazines::after(*m)) {
+        // Relaxed: the barrier below orders it against the owner's `busy`.
+        m->owner->slots[core.slot].store(nullptr, std::memory_order_relaxed);
+        others |= m->owner != &thread_front;
+    }
+    if (!others || !barrier_available()) return;
+    impose_barrier();
+    for (ThreadMagazine* m = core.magazines_.first(); m != nullptr; m = Core::Magazines::after(*m)) {
+        if (m->owner == &thread_front) continue;
+        // Acquire: pairs with leave(); what the owner did before is seen from here on.
+        while (m->owner->busy.load(std::memory_order_acquire) != 0) sched_yield();
+    }
+}
+
+Seizure::~Seizure() {
+    if (!core_.fast()) return;
+    for (ThreadMagazine* m = core_.magazines_.first(); m != nullptr; m = Core::Magazines::after(*m)) {
+        // Release: pairs with enter(); the owner sees what was done to its magazine.
+        m->owner->slots[core_.slot].store(m, std::memory_order_release);
+    }
+}
+
+// --- All pools of the process -----------------------------------------------------------------------
+
+Registry::Registry() noexcept {
+    pthread_atfork(&Registry::before_fork, &Registry::after_fork_in_parent,
+                   &Registry::after_fork_in_child);
+}
+
+Registry& Registry::instance() noexcept {
+    static auto* const registry = new Registry;  // outlives every buffer in a static
+    return *registry;
+}
+
+void Registry::add(Core& core) {
+    const std::scoped_lock hold(lock_);
+    core.slot = no_slot;
+    for (std::uint32_t slot = 0; slot < no_slot; ++slot) {
+        if ((slots_used_ & (1U << slot)) != 0) continue;
+        slots_used_ |= 1U << slot;
+        core.slot = slot;
+        break;
+    }
+    cores_.push_back(core);
+}
+
+void Registry::remove(Core& core) noexcept {
+    const std::scoped_lock hold(lock_);
+    if (core.slot != no_slot) slots_used_ &= ~(1U << core.slot);
+    cores_.remove(core);
+}
+
+std::size_t Registry::trim_others(const Core& core) noexcept {
+    const std::scoped_lock hold(lock_);
+    std::size_t gone = 0;
+    for (Core* other = cores_.first(); other != nullptr; other = cores_.after(*other)) {
+        if (other != &core && other->memory() == core.memory()) gone += other->trim(0);
+    }
+    return gone;
+}
+
+std::string Registry::describe_others(const Core& core) const {
+    const std::scoped_lock hold(lock_);
+    std::string text;
+    for (Core* other = cores_.first(); other != nullptr; other = cores_.after(*other)) {
+        if (other == &core || other->memory() != core.memory()) continue;
+        text += "; " + other->describe();
+    }
+    return text;
+}
+
+void Registry::forget_thread(detail::ThreadFront& front) noexcept {
+    const std::scoped_lock hold(lock_);
+    for (Core* core = cores_.first(); core != nullptr; core = cores_.after(*core)) {
+        Core::Lock lock(core->lock_);
+        front.slots[core->slot].store(nullptr, std::memory_order_relaxed);  // only this thread reads it
+        for (ThreadMagazine* m = core->magazines_.first(); m != nullptr; m = Core::Magazines::after(*m)) {
+            if (m->owner != &front) continue;
+            core->drop_magazine(*m);
+            core->enforce();
+            break;
+        }
+        core->finish(lock);
+    }
+}
+
+// A fork copies the calling thread only. Before it, every lock is taken and every magazine's owner
+// is outside, so that the copy is whole; the slots open again when their owners next need them.
+
+void Registry::before_fork() noexcept {
+    Registry& registry = instance();
+    registry.lock_.lock();
+    for (Core* core = registry.cores_.first(); core != nullptr; core = registry.cores_.after(*core)) {
+        core->lock_.lock();
+        const Seizure seizure(*core);
+        core->forking_ = true;
+    }
+    BlockStore::process_lock().lock();
+}
+
+void Registry::after_fork_in_parent() noexcept {
+    Registry& registry = instance();
+    BlockStore::process_lock().unlock();
+    for (Core* core = registry.cores_.first(); core != nullptr; core = registry.cores_.after(*core)) {
+        core->forking_ = false;
+        core->lock_.unlock();
+    }
+    registry.lock_.unlock();
+}
+
+void Registry::after_fork_in_child() noexcept {
+    Registry& registry = instance();
+    BlockStore::process_lock().unlock();
+    renew_barrier();
+    for (Core* core = registry.cores_.first(); core != nullptr; core = registry.cores_.after(*core)) {
+        core->forking_ = false;
+        for (ThreadMagazine* m = core->magazines_.first(); m != nullptr;) {
+            ThreadMagazine& magazine = *m;
+            m = Core::Magazines::after(*m);
+            if (magazine.owner != &thread_front) core->drop_magazine(magazine);
+        }
+        core->enforce();
+        core->lock_.unlock();
+    }
+    registry.lock_.unlock();
+}
+
+}  // namespace cistern

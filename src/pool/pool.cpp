@@ -1,0 +1,107 @@
+// The public handle: every verb goes to the pool it names.
+
+#include "cistern/pool.hpp"
+
+#include <array>
+#include <ostream>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "pool/core.hpp"
+#include "pool/options.hpp"
+
+namespace cistern {
+
+Pool::Pool(Memory memory, PoolOptions options)
+    : handle_(Core::make(std::move(memory), std::move(options))), core_(handle_.get()) {}
+
+void Pool::release(Buffer&& buffer) {
+    if (buffer.empty()) {
+        throw InvalidArgument("buffer is empty: it was released, moved from, or never acquired");
+    }
+    core_of(*core_).check_lent(block_of(*buffer.block_), buffer.generation_);
+    buffer.release();
+}
+
+Buffer Pool::zeroed(std::size_t bytes, std::size_t type) {
+    Buffer buffer(*core_, detail::take(*core_, bytes, type), bytes);
+    if (!buffer.empty()) core_of(*core_).zero(block_of(*buffer.block_), bytes);
+    return buffer;
+}
+
+void Pool::adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter) {
+    if (deleter == nullptr) throw InvalidArgument("adopted bytes need a deleter: null");
+    core_of(*core_).adopt(data, bytes, std::move(deleter));
+}
+
+std::size_t Pool::trim(std::size_t keep_idle_bytes) { return core_of(*core_).trim(keep_idle_bytes); }
+
+void Pool::set_limits(const Limits& limits) { core_of(*core_).set_limits(limits); }
+
+void Pool::on_out_of_memory(std::function<void(std::size_t)> callback) {
+    if (callback == nullptr) throw InvalidArgument("the callback for out of memory is empty: null");
+    core_of(*core_).on_out_of_memory(std::move(callback));
+}
+
+PoolStats Pool::stats() const { return core_of(*core_).stats(); }
+
+Explanation Pool::explain() const { return core_of(*core_).explain(); }
+
+PoolOptions Pool::options() const { return core_of(*core_).options(); }
+
+Memory Pool::memory() const { return core_of(*core_).memory(); }
+
+void Pool::check_rank(std::size_t extents, std::size_t rank) {
+    if (extents == rank) return;
+    throw InvalidArgument("the number of extents is not the rank: " + std::to_string(extents) +
+                          " extents, rank " + std::to_string(rank));
+}
+
+Memory Buffer::memory() const {
+    if (empty()) throw InvalidArgument("an empty buffer has no memory");
+    return core_of(*core_).memory();
+}
+
+Pool& default_pool() { return default_pool(MemoryKind::host); }
+
+Pool& default_pool(MemoryKind kind) {
+    if (kind != MemoryKind::host) {
+        constexpr std::array names = {"host", "pinned", "device", "managed"};
+        throw Unavailable(std::string("this build has no memory of that kind: ") +
+                          names.at(static_cast<std::size_t>(kind)));
+    }
+    // Never destroyed: statics may hold its buffers.
+    static auto* const pool = new Pool(Memory::host(), PoolOptions{.name = "default"});
+    return *pool;
+}
+
+std::ostream& operator<<(std::ostream& out, const Pool& pool) {
+    const PoolOptions options = pool.options();
+    out << "pool '" << options.name << "' on " << pool.memory().name() << " ("
+        << text_of_fit(options.fit) << "), max_idle_bytes ";
+    if (options.max_idle_bytes == no_limit) {
+        out << "none\n";
+    } else {
+        out << text_of_bytes(options.max_idle_bytes) << '\n';
+    }
+    return out << pool.stats();
+}
+
+// --- The rest of the pool ---------------------------------------------------------------------------
+
+PoolOptions Core::options() const {
+    const std::scoped_lock hold(lock_);
+    return options_;
+}
+
+void Core::on_out_of_memory(std::function<void(std::size_t)> callback) {
+    const std::scoped_lock hold(lock_);
+    callbacks_.push_back(std::move(callback));
+}
+
+const char* Core::check() {
+    const std::scoped_lock hold(lock_);
+    return arena_ ? arena_->check() : nullptr;
+}
+
+}  // namespace cistern
