@@ -21,13 +21,19 @@ class Pool;
 class Buffer {
 public:
     Buffer() noexcept = default;
-    Buffer(Buffer&& other) noexcept { swap(other); }
+    Buffer(Buffer&& other) noexcept
+        : core_(other.core_),
+          block_(std::exchange(other.block_, nullptr)),
+          data_(std::exchange(other.data_, nullptr)),
+          bytes_(std::exchange(other.bytes_, 0)),
+          generation_(other.generation_),
+          rack_(other.rack_) {}
     Buffer& operator=(Buffer&& other) noexcept {
         Buffer(std::move(other)).swap(*this);
         return *this;
     }
     [[gnu::always_inline]] ~Buffer() {
-        if (block_ != nullptr) detail::give(*core_, *block_, generation_, bytes_);
+        if (block_ != nullptr) detail::give(*core_, *block_, generation_, bytes_, rack_);
     }
 
     [[nodiscard]] void* data() const noexcept { return data_; }
@@ -49,18 +55,20 @@ public:
         std::swap(data_, other.data_);
         std::swap(bytes_, other.bytes_);
         std::swap(generation_, other.generation_);
+        std::swap(rack_, other.rack_);
     }
 
 private:
     friend class Pool;
-    [[gnu::always_inline]] Buffer(detail::CoreFront& core, detail::BlockFront* block,
+    [[gnu::always_inline]] Buffer(detail::CoreFront& core, const detail::Loan& loan,
                                   std::size_t bytes) noexcept {
-        if (block == nullptr) return;
+        if (loan.block == nullptr) return;
         core_ = &core;
-        block_ = block;
-        data_ = block->data;
+        block_ = loan.block;
+        data_ = loan.block->data;
         bytes_ = bytes;
-        generation_ = block->generation;
+        generation_ = loan.block->generation;
+        rack_ = loan.rack;
     }
 
     detail::CoreFront* core_ = nullptr;
@@ -68,6 +76,7 @@ private:
     void* data_ = nullptr;
     std::size_t bytes_ = 0;
     std::uint64_t generation_ = 0;
+    std::size_t rack_ = 0;  // where the next acquire of these bytes will look first
 };
 
 }  // namespace cistern

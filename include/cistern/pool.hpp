@@ -19,7 +19,6 @@
 #include <span>
 #include <string>
 #include <tuple>
-#include <typeinfo>
 #include <utility>
 #include <variant>
 
@@ -67,6 +66,11 @@ struct PoolOptions {
 
 template <Element T>
 class Vector;
+
+namespace detail {
+template <class T>
+inline constinit char type_tag = 0;  // its address names the type
+}
 
 class Pool {
 public:
@@ -145,7 +149,7 @@ public:
 private:
     template <Element T>
     static std::size_t type_of() noexcept {
-        return typeid(T).hash_code();
+        return reinterpret_cast<std::size_t>(&detail::type_tag<T>);
     }
     template <Element T, std::size_t Rank>
     [[gnu::always_inline]] Array<T, Rank> of_shape(const Shape<T, Rank>& shape) {

@@ -47,11 +47,8 @@ Core::Core(Memory memory, PoolOptions options)
 }
 
 Core::~Core() {
-    while (Block* const block = shelf_.oldest()) {
-        shelf_.remove(*block);
-        to_memory(*block);
-    }
     Lock lock(lock_);
+    while (Block* const block = shelf_.oldest()) drop_from_shelf(*block);
     finish(lock);
 }
 
@@ -76,7 +73,7 @@ void Core::retire(detail::CoreFront* front) noexcept {
         }
         core.flush_depot();
         core.evict(no_limit, nullptr);
-        unused = core.hits_ + core.misses_ == core.releases_;
+        unused = core.blocks_out_ == 0;
         core.finish(lock);
     }
     if (!unused) return;
@@ -98,7 +95,7 @@ std::size_t Core::block_bytes(std::size_t bytes) const {
     return is_elastic(options_.fit) ? block_bytes_for(bytes, options_.alignment) : bytes;
 }
 
-detail::BlockFront* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
+Block* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
     constexpr std::size_t largest = PTRDIFF_MAX / 2;
     const std::size_t size = bytes > largest ? bytes : block_bytes(bytes);
     if (!options_.separate_types) type = 0;
@@ -126,12 +123,13 @@ detail::BlockFront* Core::take(std::size_t bytes, std::size_t type, bool may_fai
             } catch (const std::bad_alloc&) {  // no descriptor to be had; nothing was changed
             }
         }
-        detail::BlockFront* const front =
-            attempt.block != nullptr ? lend(*attempt.block, bytes) : nullptr;
-        if (front != nullptr) block_of(*front).type = type;
+        if (attempt.block != nullptr) {
+            attempt.block->type = type;
+            lend(*attempt.block, bytes);
+        }
         shortage = attempt.shortage;
         finish(lock);
-        if (front != nullptr) return front;
+        if (attempt.block != nullptr) return attempt.block;
     }
     {
         const Lock lock(lock_);
@@ -161,10 +159,16 @@ Core::Attempt Core::try_take(std::size_t size, std::size_t bytes, std::size_t ty
 
 /// Returns idle bytes that are in nobody's magazine.
 Block* Core::take_kept(std::size_t size, std::size_t type, bool thorough) noexcept {
-    if (shelf_.count() != 0) {
-        if (Block* const block = shelf_.take(size, type)) return block;
-    }
-    return splits_ ? arena_->take_idle(size, thorough) : nullptr;
+    Block* block = shelf_.count() != 0 ? shelf_.take(size, type) : nullptr;
+    if (block == nullptr && splits_) block = arena_->take_idle(size, thorough);
+    if (block != nullptr) now_out(*block);
+    return block;
+}
+
+/// Counts a block that leaves the arena, the shelf or the memory.
+void Core::now_out(Block& block) noexcept {
+    block.load = detail::load_of(block.bytes, 1);
+    ++blocks_out_;
 }
 
 /// Asks the memory, within the limit; makes room by giving up what is idle.
@@ -176,6 +180,7 @@ Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
             ++(taken.new_bytes == 0 ? hits_ : misses_);
             held_ += taken.new_bytes;
             held_peak_ = std::max(held_peak_, held_);
+            now_out(*taken.block);
             if (taken.block->zero) taken.block->zero_generation = taken.block->generation;
             return {taken.block};
         }
@@ -222,11 +227,10 @@ Arena::Taken Core::take_whole(std::size_t size, std::size_t room) {
     return {Outcome::done, block, size};
 }
 
-detail::BlockFront* Core::lend(Block& block, std::size_t bytes) noexcept {
-    waste_ += static_cast<std::int64_t>(block.bytes - bytes);
+void Core::lend(Block& block, std::size_t bytes) noexcept {
+    asked_ += bytes;
     if (marks_) mark_lent(block.data, bytes);
     note_peaks(use_magazines() ? mine() : nullptr);
-    return &block;
 }
 
 void Core::zero(Block& block, std::size_t bytes) noexcept {
@@ -267,14 +271,13 @@ void Core::give(Block& block, std::uint64_t generation, std::size_t bytes) noexc
         Lock lock(lock_);
         if (block.generation != generation) return;
         ++block.generation;
-        ++releases_;
-        waste_ -= static_cast<std::int64_t>(block.bytes - bytes);
+        asked_ -= bytes;
         if (options_.wipe_on_release) memory_.source()->zero(block.data, bytes);
         if (marks_) mark_idle(block.data, block.bytes);
         ThreadMagazine* const magazine = use_magazines() ? mine() : nullptr;
         if (retired_) {
             to_memory(block);
-            unused = hits_ + misses_ == releases_;
+            unused = blocks_out_ == 0;
         } else if (block.bytes > options_.max_buffer_bytes) {
             ++evictions_.max_buffer_bytes;
             to_memory(block);
@@ -301,6 +304,7 @@ void Core::note_peak() noexcept {
 
 /// Makes a block that was out idle, in nobody's magazine.
 void Core::to_central(Block& block, std::uint64_t when) noexcept {
+    --blocks_out_;
     if (splits_ && block.in_arena) {
         arena_->give(block, when, ++order_);
         return;
@@ -312,6 +316,7 @@ void Core::to_central(Block& block, std::uint64_t when) noexcept {
 
 /// Gives a block that was out back to where it came from.
 void Core::to_memory(Block& block) noexcept {
+    --blocks_out_;
     held_ -= block.bytes;
     if (!splits_ || !block.in_arena) shelf_.remove_room();
     if (block.in_arena) {
@@ -326,6 +331,12 @@ void Core::to_memory(Block& block) noexcept {
     }
     memory_.source()->deallocate(block.data, block.bytes, options_.alignment);
     store_.give(block);
+}
+
+void Core::drop_from_shelf(Block& block) noexcept {
+    shelf_.remove(block);
+    ++blocks_out_;
+    to_memory(block);
 }
 
 /// Calls the deleters of adopted bytes that were let go, with the lock free meanwhile.
@@ -343,6 +354,7 @@ void Core::finish(Lock& lock) noexcept {
 
 void Core::adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter) {
     check_adopted(options_, data, bytes);
+    if (is_elastic(options_.fit)) bytes = round_down(bytes, smallest_grain);
     Lock lock(lock_);
     store_.reserve(1);
     auto kept = std::make_unique<std::function<void(void*)>>(std::move(deleter));
@@ -353,6 +365,7 @@ void Core::adopt(void* data, std::size_t bytes, std::function<void(void*)> delet
     block.deleter = kept.release();
     block.state = BlockState::out;
     outside_.push_back(block);
+    now_out(block);
     held_ += bytes;
     const std::uint64_t room = options_.max_bytes - (held_ - bytes);
     if (marks_) mark_idle(data, bytes);
@@ -379,27 +392,26 @@ namespace cistern::detail {
 constinit thread_local ThreadFront thread_front;
 constinit BlockFront no_block;
 
-BlockFront* take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool may_fail) {
+Loan take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool may_fail) {
+    const std::size_t last = (bytes - 1) | core.grain_mask;
+    const std::size_t rack_offset = rack_of_last(last);
     // Still inside the magazine, if there is one: the top did not fit, one of the rest may.
     if (Magazine* const magazine = thread_front.slots[core.slot].load(std::memory_order_acquire)) {
-        const std::size_t last = (bytes - 1) | core.grain_mask;
-        Rack& rack = magazine->racks[class_of_last(last)];
+        Rack& rack = magazine->rack_at(rack_offset);
         BlockFront* const block = rack.rest;
         if (block->bytes > last) {
             rack.rest = block->below;
-            magazine->taken.add(1);
-            magazine->taken_bytes.add(block->bytes);
-            magazine->taken_waste.add(block->bytes - bytes);
-            const bool peak = magazine->idle_bytes() < magazine->floor ||
-                              magazine->blocks() < magazine->count_floor ||
-                              magazine->waste() > magazine->waste_ceiling;
+            magazine->hits.add(1);
+            magazine->asked.add(bytes);
+            magazine->taken.add(block->load);
+            const Load peak = magazine->below - magazine->inside();
+            if ((peak & load_signs) != 0) note_peak(core);
             leave();
-            if (peak) core_of(core).note_peak();
-            return block;
+            return {block, rack_offset};
         }
     }
     leave();
-    return bytes == 0 ? nullptr : core_of(core).take(bytes, type, may_fail);
+    return {bytes == 0 ? nullptr : core_of(core).take(bytes, type, may_fail), rack_offset};
 }
 
 void give_slow(CoreFront& core, BlockFront& block, std::uint64_t generation,
@@ -408,6 +420,9 @@ void give_slow(CoreFront& core, BlockFront& block, std::uint64_t generation,
     core_of(core).give(block_of(block), generation, bytes);
 }
 
-void note_peak(CoreFront& core) noexcept { core_of(core).note_peak(); }
+void note_peak(CoreFront& core) noexcept {
+    leave();
+    core_of(core).note_peak();
+}
 
 }  // namespace cistern::detail

@@ -4,6 +4,7 @@
 // Everything here but the fast path (cistern/detail/front.hpp) runs under `lock_`. Invariants, true
 // whenever it is free:
 //   held_                = bytes out + arena idle + shelf idle
+//   blocks_out_          = blocks lent + in magazines + in the depot
 //   central_idle()       = arena idle + shelf idle + depot, the idle bytes in nobody's magazine
 //   central_idle() + allowances_ <= max_idle_bytes, where a magazine never exceeds its allowance
 //   held_ <= max_bytes
@@ -35,13 +36,17 @@ struct ThreadMagazine : detail::Magazine {
 
     detail::ThreadFront* owner;
     Links<ThreadMagazine> in_pool;
-    std::uint64_t allowance = 0;           // idle bytes it may hold
-    std::uint64_t taken_then = 0, given_then = 0;  // when it last ran over
+    std::uint64_t allowance = 0;        // idle bytes it may hold, a multiple of 64
+    std::uint64_t hits_then = 0;        // when it last ran over
+    std::uint64_t blocks_then = 0;
+
+    [[nodiscard]] std::uint64_t idle_bytes() const noexcept { return detail::bytes_of(inside()); }
+    [[nodiscard]] std::uint64_t blocks() const noexcept { return detail::blocks_of(inside()); }
 };
 
 /// What all magazines and the pool's own accounts add up to.
 struct Totals {
-    std::uint64_t hits = 0, misses = 0, releases = 0;
+    std::uint64_t hits = 0, misses = 0;
     std::uint64_t idle_bytes = 0, idle_buffers = 0, lent_bytes = 0, lent_buffers = 0, waste = 0;
     std::uint64_t magazine_bytes = 0;
 };
@@ -59,7 +64,7 @@ public:
     /// Makes a pool; the last copy of the handle retires it.
     static std::shared_ptr<detail::CoreFront> make(Memory memory, PoolOptions options);
 
-    detail::BlockFront* take(std::size_t bytes, std::size_t type, bool may_fail);
+    Block* take(std::size_t bytes, std::size_t type, bool may_fail);
     void give(Block& block, std::uint64_t generation, std::size_t bytes) noexcept;
     void note_peak() noexcept;
     /// Throws InvalidArgument unless this block is on loan from this pool in this generation.
@@ -100,7 +105,7 @@ private:
     Block* take_kept(std::size_t size, std::size_t type, bool thorough) noexcept;
     Attempt take_new(std::size_t size, std::size_t type);
     Arena::Taken take_whole(std::size_t size, std::size_t room);
-    detail::BlockFront* lend(Block& block, std::size_t bytes) noexcept;
+    void lend(Block& block, std::size_t bytes) noexcept;
     [[noreturn]] void throw_out_of_memory(std::size_t bytes, Shortage shortage);
     [[nodiscard]] std::size_t block_bytes(std::size_t bytes) const;
     [[nodiscard]] std::size_t class_for(std::size_t bytes) const noexcept {
@@ -108,6 +113,8 @@ private:
     }
     void to_central(Block& block, std::uint64_t when) noexcept;
     void to_memory(Block& block) noexcept;
+    void now_out(Block& block) noexcept;
+    void drop_from_shelf(Block& block) noexcept;
     void finish(Lock& lock) noexcept;
     static void retire(detail::CoreFront* front) noexcept;
 
@@ -126,7 +133,7 @@ private:
     Block* take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     bool put_in(ThreadMagazine& magazine, Block& block, std::size_t bytes) noexcept;
     bool allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept;
-    std::uint64_t flush_rack(detail::BlockFront*& list, std::uint64_t now) noexcept;
+    void flush_rack(detail::BlockFront*& list, std::uint64_t now) noexcept;
     Block* take_from_depot(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     void rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept;
     void flush(ThreadMagazine& magazine) noexcept;
@@ -162,8 +169,10 @@ private:
 
     std::uint64_t held_ = 0, held_peak_ = 0;
     std::uint64_t allowances_ = 0;
-    std::uint64_t hits_ = 0, misses_ = 0, releases_ = 0, failures_ = 0;  // beyond the magazines'
-    std::int64_t waste_ = 0;
+    std::uint64_t blocks_out_ = 0;  // lent, in magazines and in the depot
+    std::uint64_t hits_ = 0, misses_ = 0, failures_ = 0;  // beyond the magazines'
+    std::uint64_t releases_seen_ = 0;
+    std::uint64_t asked_ = 0;  // bytes asked for by loans, beyond the magazines'; modulo 2^64
     Evictions evictions_;
     std::uint64_t lent_peak_ = 0, lent_buffers_peak_ = 0, idle_peak_ = 0, idle_buffers_peak_ = 0,
                   waste_peak_ = 0;

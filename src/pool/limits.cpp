@@ -68,8 +68,7 @@ std::size_t Core::evict_one(std::size_t bytes, std::uint64_t Evictions::*reason)
         return gone;
     }
     const std::size_t gone = whole->bytes;
-    shelf_.remove(*whole);
-    to_memory(*whole);
+    drop_from_shelf(*whole);
     return gone;
 }
 
@@ -101,7 +100,9 @@ void Core::age_out(bool reading) noexcept {
     if (!reading && now - last_pass_ < most / 8) return;
     const auto expired = [&](std::uint64_t since) { return now - since >= most; };
 
-    const auto sift = [&](detail::BlockFront*& list, std::uint64_t& count, std::uint64_t& bytes) {
+    // Returns the load of what went.
+    const auto sift = [&](detail::BlockFront*& list) {
+        detail::Load gone = 0;
         detail::BlockFront* kept = &detail::no_block;
         detail::BlockFront** end = &kept;
         for (detail::BlockFront* front = list; front != &detail::no_block;) {
@@ -110,8 +111,7 @@ void Core::age_out(bool reading) noexcept {
             block.released_at = released_at(block);
             block.seen_generation = block.generation;
             if (expired(block.released_at)) {
-                ++count;
-                bytes += block.bytes;
+                gone += block.load;
                 ++evictions_.max_idle_age;
                 to_memory(block);
             } else {
@@ -121,26 +121,22 @@ void Core::age_out(bool reading) noexcept {
         }
         *end = &detail::no_block;
         list = kept;
+        return gone;
     };
     {
         const Seizure seizure(*this);
         for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-            std::uint64_t count = 0, bytes = 0;
             for (detail::Rack& rack : m->racks) {
                 if (rack.top != &detail::no_block) rack.top->below = &detail::no_block;
-                sift(rack.top, count, bytes);
-                sift(rack.rest, count, bytes);
+                m->given.subtract(sift(rack.top));
+                m->given.subtract(sift(rack.rest));
             }
-            m->given.subtract(count);
-            m->given_bytes.subtract(bytes);
-            releases_ += count;
         }
     }
     for (detail::BlockFront*& list : depot_) {
-        std::uint64_t count = 0, bytes = 0;
-        sift(list, count, bytes);
-        depot_blocks_ -= count;
-        depot_bytes_ -= bytes;
+        const detail::Load gone = sift(list);
+        depot_blocks_ -= detail::blocks_of(gone);
+        depot_bytes_ -= detail::bytes_of(gone);
     }
     const auto sweep = [&](auto& kept, auto drop) {
         for (Block* block = kept.oldest(); block != nullptr && expired(block->released_at);
@@ -150,10 +146,7 @@ void Core::age_out(bool reading) noexcept {
         }
     };
     if (arena_) sweep(*arena_, [&](Block& hole) { held_ -= arena_->drop(hole, no_limit); });
-    sweep(shelf_, [&](Block& block) {
-        shelf_.remove(block);
-        to_memory(block);
-    });
+    sweep(shelf_, [&](Block& block) { drop_from_shelf(block); });
     last_pass_ = now;
 }
 
@@ -179,8 +172,7 @@ void Core::set_limits(const Limits& limits) {
     while (Block* const block = shelf_.largest()) {
         if (block->bytes <= options_.max_buffer_bytes) break;
         ++evictions_.max_buffer_bytes;
-        shelf_.remove(*block);
-        to_memory(*block);
+        drop_from_shelf(*block);
     }
     enforce();
     age_out(true);

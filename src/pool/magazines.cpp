@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
+#include "base/size_class.hpp"
 #include "memory/barrier.hpp"
 #include "memory/clock.hpp"
 #include "pool/core.hpp"
@@ -115,8 +117,8 @@ Block* Core::take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept {
     }
     Block* const block = remove_fitting(rack.rest, last);
     if (block == nullptr) return nullptr;
-    magazine.taken.add(1);
-    magazine.taken_bytes.add(block->bytes);
+    magazine.hits.add(1);
+    magazine.taken.add(block->load);
     return block;
 }
 
@@ -124,31 +126,28 @@ Block* Core::take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept {
 /// cover it.
 bool Core::put_in(ThreadMagazine& magazine, Block& block, std::size_t bytes) noexcept {
     const std::size_t index = class_for(bytes);
-    const auto over = [&] {
-        return static_cast<std::uint64_t>(magazine.idle_bytes()) + block.bytes > magazine.allowance;
-    };
+    const auto over = [&] { return magazine.idle_bytes() + block.bytes > magazine.allowance; };
     if (over()) {
-        const std::uint64_t taken = magazine.taken.now() - magazine.taken_then;
-        const std::uint64_t given = magazine.given.now() - magazine.given_then;
-        if (given > 2 * taken) rack_to_depot(magazine, index);  // others take what this one releases
-        magazine.taken_then = magazine.taken.now();
-        magazine.given_then = magazine.given.now();
+        // Since it last ran over: what came in, as hits and what they left behind.
+        const std::uint64_t hits = magazine.hits.now() - magazine.hits_then;
+        const std::uint64_t left = magazine.blocks() - std::min(magazine.blocks(), magazine.blocks_then);
+        if (left > hits) rack_to_depot(magazine, index);  // others take what this one releases
+        magazine.hits_then = magazine.hits.now();
+        magazine.blocks_then = magazine.blocks();
         if (over() && !allow(magazine, block.bytes)) return false;
     }
     push(magazine.racks[index], block);
-    magazine.given_bytes.add(block.bytes);
-    magazine.given.publish(1);
-    --releases_;
+    magazine.given.add(block.load);
     return true;
 }
 
 /// Raises a magazine's allowance so that another `block_bytes` fit: generously if the limit on idle
 /// bytes has room, else exactly.
 bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
-    const std::uint64_t needed = static_cast<std::uint64_t>(magazine.idle_bytes()) + block_bytes;
-    const std::uint64_t cap =
-        std::min<std::uint64_t>(std::max<std::uint64_t>(options_.max_idle_bytes / 4, block_bytes),
-                                options_.max_buffer_bytes);
+    const std::uint64_t needed = magazine.idle_bytes() + block_bytes;
+    const std::uint64_t cap = std::min<std::uint64_t>(
+        {std::max<std::uint64_t>(options_.max_idle_bytes / 4, block_bytes), options_.max_buffer_bytes,
+         detail::load_limit / 2});
     if (needed > cap) {
         flush(magazine);
         return block_bytes <= cap && allow(magazine, block_bytes);
@@ -160,7 +159,8 @@ bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     if (needed > most) return false;
     const std::uint64_t wished = std::max(
         {needed, 2 * magazine.allowance, blocks_allowed * std::uint64_t{block_bytes}, least_allowance});
-    const std::uint64_t granted = std::min({wished, std::max(cap, needed), most});
+    const std::uint64_t granted =
+        round_down(std::min({wished, std::max(cap, needed), most}), detail::load_grain);
     allowances_ += granted - magazine.allowance;
     magazine.allowance = granted;
     return true;
@@ -169,27 +169,19 @@ bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
 /// Passes a rack on to other threads. Its bytes leave the magazine's allowance.
 void Core::rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept {
     Rack& rack = magazine.racks[index];
-    std::uint64_t count = 0, bytes = 0;
-    while (Block* const block = remove_fitting(rack.rest, 0)) {
-        block->below = depot_[index];
-        depot_[index] = block;
-        ++count;
-        bytes += block->bytes;
-    }
-    if (rack.top != &no_block) {
-        rack.top->below = depot_[index];
-        depot_[index] = rack.top;
-        ++count;
-        bytes += rack.top->bytes;
-        rack.top = &no_block;
-    }
-    depot_blocks_ += count;
-    depot_bytes_ += bytes;
-    magazine.given.subtract(count);
-    magazine.given_bytes.subtract(bytes);
-    releases_ += count;
-    magazine.allowance -= bytes;
-    allowances_ -= bytes;
+    detail::Load moved = 0;
+    const auto move = [&](BlockFront& block) {
+        block.below = depot_[index];
+        depot_[index] = &block;
+        moved += block.load;
+    };
+    while (rack.rest != &no_block) move(*std::exchange(rack.rest, rack.rest->below));
+    if (rack.top != &no_block) move(*std::exchange(rack.top, &no_block));
+    depot_blocks_ += detail::blocks_of(moved);
+    depot_bytes_ += detail::bytes_of(moved);
+    magazine.given.subtract(moved);
+    magazine.allowance -= detail::bytes_of(moved);
+    allowances_ -= detail::bytes_of(moved);
 }
 
 /// Takes a block that another thread passed on, and a batch of its like for next time.
@@ -198,21 +190,17 @@ Block* Core::take_from_depot(ThreadMagazine& magazine, std::size_t bytes) noexce
     BlockFront*& list = depot_[index];
     Block* const found = remove_fitting(list, (bytes - 1) | grain_mask);
     if (found == nullptr) return nullptr;
-    std::uint64_t count = 0, moved = 0;
-    while (list != &no_block && count + 1 < depot_batch && moved + list->bytes <= depot_batch_bytes) {
-        Block& block = block_of(*list);
-        list = block.below;
+    detail::Load moved = 0;
+    while (list != &no_block && detail::blocks_of(moved) + 1 < depot_batch &&
+           detail::bytes_of(moved) + list->bytes <= depot_batch_bytes) {
+        Block& block = block_of(*std::exchange(list, list->below));
         push(magazine.racks[index], block);
-        ++count;
-        moved += block.bytes;
+        moved += block.load;
     }
-    depot_blocks_ -= count + 1;
-    depot_bytes_ -= moved + found->bytes;
-    magazine.given.add(count);
-    magazine.given_bytes.add(moved);
-    releases_ -= count;
-    const auto idle = static_cast<std::uint64_t>(magazine.idle_bytes());
-    if (idle > magazine.allowance) {
+    depot_blocks_ -= detail::blocks_of(moved) + 1;
+    depot_bytes_ -= detail::bytes_of(moved) + found->bytes;
+    magazine.given.add(moved);
+    if (const std::uint64_t idle = magazine.idle_bytes(); idle > magazine.allowance) {
         allowances_ += idle - magazine.allowance;
         magazine.allowance = idle;
     }
@@ -222,36 +210,30 @@ Block* Core::take_from_depot(ThreadMagazine& magazine, std::size_t bytes) noexce
 
 // --- Flushing ---------------------------------------------------------------------------------------
 
-/// Makes the blocks of a list idle in the arena or on the shelf. Returns how many.
-std::uint64_t Core::flush_rack(BlockFront*& list, std::uint64_t now) noexcept {
-    std::uint64_t count = 0;
+/// Makes the blocks of a list idle in the arena or on the shelf.
+void Core::flush_rack(BlockFront*& list, std::uint64_t now) noexcept {
     while (list != &no_block) {
         Block& block = block_of(*list);
         list = list->below;
         to_central(block, options_.max_idle_age == forever ? now : released_at(block));
-        ++count;
     }
-    return count;
 }
 
 /// Empties a magazine whose owner is this thread or kept out.
 void Core::flush(ThreadMagazine& magazine) noexcept {
     if (magazine.blocks() != 0) {
         const std::uint64_t now = coarse_now();
-        std::uint64_t count = 0;
         for (Rack& rack : magazine.racks) {
-            if (rack.rest != &no_block) count += flush_rack(rack.rest, now);
+            if (rack.rest != &no_block) flush_rack(rack.rest, now);
             if (rack.top == &no_block) continue;
             rack.top->below = &no_block;
-            count += flush_rack(rack.top, now);
+            flush_rack(rack.top, now);
         }
-        magazine.given.subtract(count);
-        magazine.given_bytes.subtract(static_cast<std::uint64_t>(magazine.idle_bytes()));
-        releases_ += count;
+        magazine.given.subtract(magazine.inside());
     }
     allowances_ -= magazine.allowance;
     magazine.allowance = 0;
-    magazine.ceiling = 0;
+    magazine.above = detail::load_signs - 1;  // its owner's next release comes by
 }
 
 void Core::flush_depot() noexcept {
@@ -277,14 +259,14 @@ void Core::flush_all() noexcept {
 /// enough of them and the pool has grown since the last time.
 void Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept {
     const std::uint64_t near =
-        depot_bytes_ + (own != nullptr ? static_cast<std::uint64_t>(own->idle_bytes()) : 0);
+        depot_bytes_ + (own != nullptr ? own->idle_bytes() : 0);
     if (near >= bytes || (near != 0 && bytes >= always_flush_from)) {
         if (own != nullptr) flush(*own);
         flush_depot();
     }
     std::uint64_t far = 0;
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-        if (m != own) far += static_cast<std::uint64_t>(std::max<std::int64_t>(0, m->idle_bytes()));
+        if (m != own) far += std::min(m->idle_bytes(), m->allowance);
     }
     if (far < bytes || held_ + bytes < next_flush_held_) return;
     flush_all();
@@ -293,9 +275,8 @@ void Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept
 
 void Core::drop_magazine(ThreadMagazine& magazine) noexcept {
     flush(magazine);
-    hits_ += magazine.taken.now();
-    releases_ += magazine.given.now();
-    waste_ += magazine.waste();
+    hits_ += magazine.hits.now();
+    asked_ += magazine.asked.now() - magazine.returned.now();
     magazines_.remove(magazine);
     --threads_;
     delete &magazine;

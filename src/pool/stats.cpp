@@ -9,15 +9,14 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/size_class.hpp"
 #include "pool/core.hpp"
 
 namespace cistern {
 
 namespace {
 
-std::uint64_t at_least_zero(std::int64_t value) noexcept {
-    return static_cast<std::uint64_t>(std::max<std::int64_t>(0, value));
-}
+std::uint64_t less_or_zero(std::uint64_t a, std::uint64_t b) noexcept { return a - std::min(a, b); }
 
 constexpr std::array gauges = {
     std::pair{"lent_buffers", &PoolStats::lent_buffers},
@@ -50,26 +49,29 @@ constexpr std::array limits = {
 /// operations apart, so sums are cut where the invariants of the pool cut them.
 Totals Core::totals() const noexcept {
     Totals sum;
-    std::int64_t waste = waste_;
-    sum.releases = releases_;
-    for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-        sum.releases += m->given.now();
-        sum.magazine_bytes += std::min(at_least_zero(m->idle_bytes()), m->allowance);
-        sum.idle_buffers += at_least_zero(m->blocks());
-        waste += m->waste();
-    }
-    // Acquire: pairs with Count::publish; whose release was counted above, its acquire is below.
-    std::atomic_thread_fence(std::memory_order_acquire);
     sum.hits = hits_;
     sum.misses = misses_;
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-        sum.hits += m->taken.now();
+        sum.hits += m->hits.now();
     }
-    sum.idle_buffers += central_idle_buffers();
+    // Hits first: a snapshot may miss the latest of them, but never a hit whose release it counts.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    std::uint64_t asked = asked_;
+    for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
+        const detail::Load inside = m->inside();
+        // A block taken between the two reads makes a small number negative: huge.
+        if ((inside & detail::load_signs) == 0) {
+            sum.magazine_bytes += std::min<std::uint64_t>(detail::bytes_of(inside), m->allowance);
+            sum.idle_buffers += detail::blocks_of(inside);
+        }
+        asked += m->asked.now() - m->returned.now();
+    }
+    sum.idle_buffers += depot_blocks_;
+    sum.lent_buffers = blocks_out_ - std::min(blocks_out_, sum.idle_buffers);
+    sum.idle_buffers += central_idle_buffers() - depot_blocks_;
     sum.idle_bytes = std::min(central_idle() + sum.magazine_bytes, held_);
     sum.lent_bytes = held_ - sum.idle_bytes;
-    sum.lent_buffers = at_least_zero(static_cast<std::int64_t>(sum.hits + sum.misses - sum.releases));
-    sum.waste = std::min(at_least_zero(waste), sum.lent_bytes);
+    sum.waste = less_or_zero(sum.lent_bytes, asked);
     return sum;
 }
 
@@ -81,18 +83,21 @@ Totals Core::note_peaks(ThreadMagazine* magazine) noexcept {
     idle_peak_ = std::max(idle_peak_, now.idle_bytes);
     idle_buffers_peak_ = std::max(idle_buffers_peak_, now.idle_buffers);
     waste_peak_ = std::max(waste_peak_, now.waste);
-    if (magazine != nullptr) {
-        const auto to_peak = [](std::uint64_t peak, std::uint64_t value) {
-            return static_cast<std::int64_t>(peak - value);
-        };
-        const std::int64_t idle = magazine->idle_bytes(), blocks = magazine->blocks();
-        magazine->floor = idle - to_peak(lent_peak_, now.lent_bytes);
-        magazine->count_floor = blocks - to_peak(lent_buffers_peak_, now.lent_buffers);
-        magazine->waste_ceiling = magazine->waste() + to_peak(waste_peak_, now.waste);
-        magazine->ceiling = std::min(static_cast<std::int64_t>(magazine->allowance),
-                                     idle + to_peak(idle_peak_, now.idle_bytes));
-        magazine->count_ceiling = blocks + to_peak(idle_buffers_peak_, now.idle_buffers);
-    }
+    if (magazine == nullptr) return now;
+
+    using detail::load_grain, detail::load_of, detail::load_signs;
+    const std::uint64_t bytes = magazine->idle_bytes(), blocks = magazine->blocks();
+    // No sign until idle bytes pass the allowance or either gauge its peak ...
+    const std::uint64_t most_bytes =
+        std::min(magazine->allowance, bytes + (idle_peak_ - now.idle_bytes));
+    const std::uint64_t most_blocks =
+        std::min(blocks + (idle_buffers_peak_ - now.idle_buffers), detail::load_limit / load_grain - 1);
+    magazine->above = load_signs - load_of(load_grain, 1) - load_of(most_bytes, most_blocks);
+    // ... or fall so far that what is lent passes its peak.
+    const std::uint64_t least_bytes = less_or_zero(bytes, lent_peak_ - now.lent_bytes);
+    const std::uint64_t least_blocks = less_or_zero(blocks, lent_buffers_peak_ - now.lent_buffers);
+    magazine->below = load_signs - load_of(load_grain, 1) +
+                      load_of(round_up(least_bytes, load_grain), least_blocks);
     return now;
 }
 
@@ -104,8 +109,10 @@ PoolStats Core::stats() {
     stats.hits = now.hits;
     stats.misses = now.misses;
     stats.acquires = now.hits + now.misses;
-    stats.lent_buffers = {now.lent_buffers, lent_buffers_peak_};
-    stats.releases = stats.acquires - now.lent_buffers;
+    // A counter never falls, even if this snapshot saw less than the last.
+    releases_seen_ = std::max(releases_seen_, less_or_zero(stats.acquires, now.lent_buffers));
+    stats.releases = releases_seen_;
+    stats.lent_buffers = {stats.acquires - stats.releases, lent_buffers_peak_};
     stats.failures = failures_;
     stats.evictions_by_limit = evictions_;
     stats.evictions = evictions_.total();

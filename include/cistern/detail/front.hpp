@@ -10,8 +10,8 @@
 // slot is set again. So the owner pays two plain stores, no locked instruction.
 //
 // Invariants of a magazine:
-//   idle bytes            = given_bytes - taken_bytes, at most `ceiling` after a fast release
-//   blocks in it          = given - taken
+//   what is in it         = given - taken, a Load: bytes and blocks in one number
+//   never more than       its allowance, which `above` guards
 //   a block in rack c     is at least as large as the request that filed it there
 
 #include <atomic>
@@ -23,12 +23,30 @@
 namespace [[gnu::visibility("default")]] cistern {
 namespace detail {
 
+/// Bytes and blocks in one number, so that one addition counts both: grains of 64 bytes in the upper
+/// half, blocks in the lower. Sums are exact while both stay below 2^31 (128 GiB in one magazine);
+/// differences of sums are exact whatever the sums overflowed.
+using Load = std::uint64_t;
+inline constexpr Load load_signs = 0x8000'0000'8000'0000;
+inline constexpr std::size_t load_grain = 64;
+inline constexpr std::size_t load_limit = (std::size_t{1} << 31) * load_grain;
+constexpr Load load_of(std::size_t bytes, std::size_t blocks) noexcept {
+    return (Load{bytes / load_grain} << 32) + blocks;
+}
+constexpr std::size_t bytes_of(Load load) noexcept {
+    return static_cast<std::size_t>(load >> 32) * load_grain;
+}
+constexpr std::size_t blocks_of(Load load) noexcept {
+    return static_cast<std::size_t>(load & 0xFFFF'FFFF);
+}
+
 /// The part of a block's descriptor that the fast path touches. Descriptors live outside the memory
 /// they describe, and are never freed, only reused: a stale handle meets another generation.
 struct BlockFront {
     void* data = nullptr;
     std::size_t bytes = 0;
     std::uint64_t generation = 0;  // rises with every release
+    Load load = 0;                 // of this one block
     BlockFront* below = nullptr;   // next in a rack
 };
 
@@ -41,19 +59,24 @@ struct CoreFront {
 inline constexpr std::size_t class_count = 512;
 inline constexpr std::size_t slot_count = 32;
 
-/// Returns the class of a request whose last byte is `last` = bytes - 1: the exponent and the top
-/// three bits of the fraction of `last` as a double, so 8 classes per doubling. Numbers of 2^63 and
-/// more alias lower classes; no block is large enough to be taken for them.
-inline std::size_t class_of_last(std::size_t last) noexcept {
-    const double value = static_cast<double>(static_cast<std::int64_t>(last));
-    return (std::bit_cast<std::uint64_t>(value) >> 49) & (class_count - 1);
-}
-
 struct Rack {
     BlockFront* top;   // the last block released, or &no_block: one slot, so that a pair of acquire
                        // and release does not wait for `below` to come back from memory
     BlockFront* rest;  // the others, last in first out, ended by &no_block
 };
+
+/// Returns where the rack of a request whose last byte is `last` = bytes - 1 lies among the racks, in
+/// bytes. Its class is the exponent and the top three bits of the fraction of `last` as a double, so
+/// 8 classes per doubling. Numbers of 2^63 and more alias lower classes; no block is large enough to
+/// be taken for them.
+inline std::size_t rack_of_last(std::size_t last) noexcept {
+    constexpr int shift = 49 - std::countr_zero(sizeof(Rack));
+    const double value = static_cast<double>(static_cast<std::int64_t>(last));
+    return (std::bit_cast<std::uint64_t>(value) >> shift) & ((class_count - 1) * sizeof(Rack));
+}
+inline std::size_t class_of_last(std::size_t last) noexcept {
+    return rack_of_last(last) / sizeof(Rack);
+}
 
 /// A counter with one writer, which other threads may read at any time. Relaxed: a reader needs no
 /// more than a recent value; the orders that matter are stated where counters are summed.
@@ -61,8 +84,6 @@ class Count {
 public:
     void add(std::uint64_t n) noexcept { set(now() + n); }
     void subtract(std::uint64_t n) noexcept { set(now() - n); }
-    /// Adds, and whoever sees it sees all that came before.
-    void publish(std::uint64_t n) noexcept { value_.store(now() + n, std::memory_order_release); }
     void set(std::uint64_t n) noexcept { value_.store(n, std::memory_order_relaxed); }
     [[nodiscard]] std::uint64_t now() const noexcept {
         return value_.load(std::memory_order_relaxed);
@@ -73,28 +94,24 @@ private:
 };
 
 struct alignas(128) Magazine {
-    Count taken, taken_bytes, taken_waste;
-    Count given, given_bytes, given_waste;
-    // Beyond these the slow path must look: a new peak of lent bytes or buffers (below the floors),
-    // of waste, or of idle bytes or buffers, or more idle bytes than the thread is allowed.
-    std::int64_t floor = 0, count_floor = 0;
-    std::int64_t waste_ceiling = 0, ceiling = 0, count_ceiling = 0;
+    Count hits;
+    Count taken, given;              // Loads, of all blocks ever
+    Count asked, returned;           // bytes that users asked for, and gave back
+    // Adding what is in the magazine to `above` sets a sign where it exceeds what this thread is
+    // allowed or would be a new peak of idle; taking it from `below` does where it would be a new
+    // peak of lent. Then the slow path looks.
+    Load above = load_signs - 1, below = load_signs - load_of(load_grain, 1);
     Rack racks[class_count];
 
-    [[nodiscard]] std::int64_t idle_bytes() const noexcept {
-        return static_cast<std::int64_t>(given_bytes.now() - taken_bytes.now());
-    }
-    [[nodiscard]] std::int64_t blocks() const noexcept {
-        return static_cast<std::int64_t>(given.now() - taken.now());
-    }
-    [[nodiscard]] std::int64_t waste() const noexcept {
-        return static_cast<std::int64_t>(taken_waste.now() - given_waste.now());
+    [[nodiscard]] Load inside() const noexcept { return given.now() - taken.now(); }
+    [[nodiscard]] Rack& rack_at(std::size_t offset) noexcept {
+        return *reinterpret_cast<Rack*>(reinterpret_cast<std::byte*>(racks) + offset);
     }
 };
 
 /// The magazines of one thread, by the slot of their pool.
 struct ThreadFront {
-    std::atomic<std::uint32_t> busy{0};
+    std::atomic<bool> busy{false};
     std::atomic<Magazine*> slots[slot_count] = {};
 };
 
@@ -105,7 +122,7 @@ extern constinit BlockFront no_block;  // zero bytes: fits nothing, ends every r
 /// Enters the calling thread's magazine; null if it has none that it may touch. The order of store
 /// and load is what the barrier of the other side enforces; here it binds the compiler only.
 [[gnu::always_inline]] inline Magazine* enter(const CoreFront& core) noexcept {
-    thread_front.busy.store(1, std::memory_order_relaxed);
+    thread_front.busy.store(true, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     // Acquire: sees what the thread that last held this magazine did to it.
     return thread_front.slots[core.slot].load(std::memory_order_acquire);
@@ -113,68 +130,66 @@ extern constinit BlockFront no_block;  // zero bytes: fits nothing, ends every r
 
 /// Leaves. Release: whoever takes the magazine next sees what was done to it.
 [[gnu::always_inline]] inline void leave() noexcept {
-    thread_front.busy.store(0, std::memory_order_release);
+    thread_front.busy.store(false, std::memory_order_release);
 }
 
-/// What every acquire beyond the first floor runs: throws, or returns null if `may_fail`.
+/// A block lent, and the rack it will return to. No block: none was lent.
+struct Loan {
+    BlockFront* block;
+    std::size_t rack;
+};
+
+/// What every acquire beyond the first floor runs: throws, or lends none if `may_fail`.
 /// Enters with the thread possibly busy, always returns with it not busy.
-BlockFront* take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool may_fail);
+Loan take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool may_fail);
 /// What every release beyond the first floor runs. Never throws: a stale handle is ignored.
 void give_slow(CoreFront& core, BlockFront& block, std::uint64_t generation,
                std::size_t bytes) noexcept;
-/// Records a new peak of lent or wasted bytes.
+/// Records a new peak of what is lent; leaves the magazine.
 void note_peak(CoreFront& core) noexcept;
 
-/// Lends a block of at least `bytes` bytes; null for none.
-[[gnu::always_inline]] inline BlockFront* take(CoreFront& core, std::size_t bytes,
-                                               std::size_t type = 0, bool may_fail = false) {
+/// Lends a block of at least `bytes` bytes.
+[[gnu::always_inline]] inline Loan take(CoreFront& core, std::size_t bytes, std::size_t type = 0,
+                                        bool may_fail = false) {
     Magazine* const magazine = enter(core);
     if (magazine == nullptr) [[unlikely]] return take_slow(core, bytes, type, may_fail);
     const std::size_t last = (bytes - 1) | core.grain_mask;
-    Rack& rack = magazine->racks[class_of_last(last)];
-    BlockFront* const block = rack.top;
-    const std::size_t block_bytes = block->bytes;
-    if (block_bytes <= last) [[unlikely]] return take_slow(core, bytes, type, may_fail);
-    rack.top = &no_block;
-    magazine->taken.add(1);
-    const std::uint64_t taken_bytes = magazine->taken_bytes.now() + block_bytes;
-    magazine->taken_bytes.set(taken_bytes);
-    bool peak =
-        static_cast<std::int64_t>(magazine->given_bytes.now() - taken_bytes) < magazine->floor;
-    peak |= magazine->blocks() < magazine->count_floor;
-    if (block_bytes != bytes) {
-        magazine->taken_waste.add(block_bytes - bytes);
-        peak |= magazine->waste() > magazine->waste_ceiling;
-    }
+    const std::size_t rack = rack_of_last(last);
+    BlockFront*& top = magazine->rack_at(rack).top;
+    BlockFront* const block = top;
+    if (block->bytes <= last) [[unlikely]] return take_slow(core, bytes, type, may_fail);
+    top = &no_block;
+    magazine->hits.add(1);
+    magazine->asked.add(bytes);
+    const Load taken = magazine->taken.now() + block->load;
+    magazine->taken.set(taken);
+    const Load peak = magazine->below - magazine->given.now() + taken;
+    if ((peak & load_signs) != 0) [[unlikely]] note_peak(core);
     leave();
-    if (peak) [[unlikely]] note_peak(core);
-    return block;
+    return {block, rack};
 }
 
 /// Takes a block back. `bytes` is what was asked for when it was lent.
 [[gnu::always_inline]] inline void give(CoreFront& core, BlockFront& block, std::uint64_t generation,
-                                        std::size_t bytes) noexcept {
+                                        std::size_t bytes, std::size_t rack_offset) noexcept {
     Magazine* const magazine = enter(core);
     if (magazine == nullptr) [[unlikely]] return give_slow(core, block, generation, bytes);
-    const std::size_t block_bytes = block.bytes;
-    const std::uint64_t given_bytes = magazine->given_bytes.now() + block_bytes;
-    const auto idle = static_cast<std::int64_t>(given_bytes - magazine->taken_bytes.now());
-    if (block.generation != generation || idle > magazine->ceiling ||
-        magazine->blocks() >= magazine->count_ceiling) [[unlikely]] {
+    const Load given = magazine->given.now() + block.load;
+    const Load over = given - magazine->taken.now() + magazine->above;
+    if (block.generation != generation || (over & load_signs) != 0) [[unlikely]] {
         return give_slow(core, block, generation, bytes);
     }
     block.generation = generation + 1;
-    // The class of the request, not of the block: its address does not wait for the block's.
-    Rack& rack = magazine->racks[class_of_last((bytes - 1) | core.grain_mask)];
+    // The rack comes from the handle, not from the block: its address does not wait for the block's.
+    Rack& rack = magazine->rack_at(rack_offset);
     BlockFront* const under = rack.top;
     rack.top = &block;
-    if (under != &no_block) {
+    if (under != &no_block) [[unlikely]] {
         under->below = rack.rest;
         rack.rest = under;
     }
-    magazine->given.publish(1);
-    magazine->given_bytes.set(given_bytes);
-    if (block_bytes != bytes) magazine->given_waste.add(block_bytes - bytes);
+    magazine->given.set(given);
+    magazine->returned.add(bytes);
     leave();
 }
 
