@@ -71,6 +71,7 @@ public:
 
     [[nodiscard]] std::size_t page() const noexcept override { return page_; }
     [[nodiscard]] std::size_t move_step() const noexcept override { return huge_page; }
+    [[nodiscard]] std::size_t least_move() const noexcept override { return 16 << 10; }
 
     [[nodiscard]] bool commit(void*, std::size_t) noexcept override { return true; }
     void decommit(void*, std::size_t, void* pages, std::size_t page_bytes) noexcept override {

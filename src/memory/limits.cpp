@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <sstream>
 #include <string>
 
 #include "cistern/memory.hpp"
@@ -56,6 +57,15 @@ std::size_t smallest_upwards(const std::filesystem::path& mount, std::filesystem
     }
 }
 
+/// Returns whether a list like "cpu,memory" has the word.
+bool names_memory(const std::string& controllers) {
+    std::istringstream words(controllers);
+    for (std::string word; std::getline(words, word, ',');) {
+        if (word == "memory") return true;
+    }
+    return false;
+}
+
 /// Each line is "id:controllers:/path"; v2's controllers are empty, v1's name "memory".
 std::size_t cgroup_limit(const std::filesystem::path& root) {
     std::ifstream in(root / "proc/self/cgroup");
@@ -64,12 +74,11 @@ std::size_t cgroup_limit(const std::filesystem::path& root) {
         const std::size_t first = line.find(':');
         const std::size_t second = line.find(':', first + 1);
         if (first == std::string::npos || second == std::string::npos) continue;
-        const std::string controllers =
-            "," + line.substr(first + 1, second - first - 1) + ",";
+        const std::string controllers = line.substr(first + 1, second - first - 1);
         const auto group = std::filesystem::path(line.substr(second + 1)).relative_path();
-        if (controllers == ",,") {
+        if (controllers.empty()) {
             limit = std::min(limit, smallest_upwards(root / "sys/fs/cgroup", group, "memory.max"));
-        } else if (controllers.find(",memory,") != std::string::npos) {
+        } else if (names_memory(controllers)) {
             limit = std::min(limit, smallest_upwards(root / "sys/fs/cgroup/memory", group,
                                                      "memory.limit_in_bytes"));
         }

@@ -45,6 +45,7 @@ public:
 
     [[nodiscard]] std::size_t page() const noexcept override { return 4 << 10; }
     [[nodiscard]] std::size_t move_step() const noexcept override { return 2 << 20; }
+    [[nodiscard]] std::size_t least_move() const noexcept override { return 16 << 10; }
 
     [[nodiscard]] bool commit(void*, std::size_t bytes) noexcept override {
         // Relaxed: the sum alone decides; no other data is published through it.

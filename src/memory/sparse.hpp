@@ -19,9 +19,11 @@ public:
     virtual void* reserve(std::size_t bytes) = 0;
     virtual void unreserve(void* range, std::size_t bytes) noexcept = 0;
 
-    /// The unit of decommit, and of move. `move_step` is a multiple of `page`, both powers of two.
+    /// The unit of decommit; the unit in which moving is cheapest; and the smallest unit worth moving.
+    /// Powers of two, page() <= least_move() <= move_step().
     [[nodiscard]] virtual std::size_t page() const noexcept = 0;
     [[nodiscard]] virtual std::size_t move_step() const noexcept = 0;
+    [[nodiscard]] virtual std::size_t least_move() const noexcept = 0;
 
     /// Makes these hollow bytes usable, reading as zero; false if the memory is exhausted.
     [[nodiscard]] virtual bool commit(void* data, std::size_t bytes) noexcept = 0;
@@ -30,7 +32,7 @@ public:
     virtual void decommit(void* data, std::size_t bytes, void* pages,
                           std::size_t page_bytes) noexcept = 0;
     /// Carries what backs `from` to the hollow bytes at `to`; both are then as if `from` had been
-    /// decommitted and `to` committed. False, changing nothing, if it cannot. Multiples of move_step().
+    /// decommitted and `to` committed. False, changing nothing, if it cannot. Whole pages.
     virtual bool move(void* from, void* to, std::size_t bytes) noexcept = 0;
 };
 

@@ -270,55 +270,69 @@ Arena::Place Arena::best_place(std::size_t bytes) const noexcept {
     return best;
 }
 
-/// Chooses idle pages to move under the hollow part of a new block, largest holes first.
-Arena::Plan Arena::plan_moves(const Place& place, std::size_t bytes) const noexcept {
-    const std::size_t step = source_.move_step();
-    const auto up = [step](std::byte* at) {
-        return at + (-reinterpret_cast<std::uintptr_t>(at) & (step - 1));
-    };
-    const auto down = [step](std::byte* at) {
-        return at - (reinterpret_cast<std::uintptr_t>(at) & (step - 1));
-    };
+/// Chooses idle pages to move under the hollow part of a new block: in steps that are cheap to move,
+/// then, to save more, in smaller ones at both ends of that.
+Arena::Plan Arena::plan_moves(const Place& place, std::size_t bytes, bool save) const noexcept {
     Plan plan;
     std::byte* const start = (place.before != nullptr ? place.before : place.hollow)->begin();
-    plan.target = up(place.hollow->begin());
-    std::byte* const target_end = down(std::min(start + bytes, place.hollow->end()));
-    if (target_end <= plan.target) return plan;
-    auto wanted = static_cast<std::size_t>(target_end - plan.target);
+    std::byte* const begin = place.hollow->begin();
+    std::byte* const end = std::min(start + bytes, place.hollow->end());
+    plan_moves(plan, place, begin, end, source_.move_step());
+    if (!save) return plan;
+    if (plan.count == 0) {
+        plan_moves(plan, place, begin, end, source_.least_move());
+        return plan;
+    }
+    std::byte* const moved_begin = plan.moves[0].to;
+    std::byte* const moved_end = moved_begin + plan.bytes;
+    plan_moves(plan, place, moved_end, end, source_.least_move());
+    plan_moves(plan, place, begin, moved_begin, source_.least_move());
+    return plan;
+}
 
-    std::size_t looks = 4 * most_sources;
+/// Adds moves into [begin, end), the largest holes first.
+void Arena::plan_moves(Plan& plan, const Place& place, std::byte* begin, std::byte* end,
+                       std::size_t step) const noexcept {
+    const auto rest = [step](const std::byte* at) {
+        return reinterpret_cast<std::uintptr_t>(at) & (step - 1);
+    };
+    const auto up = [&](std::byte* at) { return at + (-rest(at) & (step - 1)); };
+    const auto down = [&](std::byte* at) { return at - rest(at); };
+    const auto planned = [&plan](const Block* hole) {
+        return std::any_of(plan.moves.data(), plan.moves.data() + plan.count,
+                           [hole](const Move& move) { return move.hole == hole; });
+    };
+    std::byte* to = up(begin);
+    std::byte* const to_end = down(end);
+    std::size_t looks = 4 * most_moves;
     for (std::size_t index = idle_.at_or_below(detail::class_count - 1);
          index < detail::class_count && index >= class_of(step);
          index = index == 0 ? detail::class_count : idle_.at_or_below(index - 1)) {
         for (Block* hole = idle_[index].first(); hole != nullptr; hole = Bins::Bin::after(*hole)) {
-            if (wanted == 0 || plan.count == most_sources || looks-- == 0) return plan;
-            if (hole == place.before || hole == place.after) continue;
+            if (to >= to_end || plan.count == most_moves || looks-- == 0) return;
             std::byte* const first = up(hole->begin());
             std::byte* const last = down(hole->end());
-            if (last <= first) continue;
-            const std::size_t part = std::min(wanted, static_cast<std::size_t>(last - first));
-            plan.sources[plan.count++] = {hole, last - part, part};
+            if (last <= first || hole == place.before || hole == place.after || planned(hole)) continue;
+            const std::size_t part = static_cast<std::size_t>(std::min(last - first, to_end - to));
+            plan.moves[plan.count++] = {hole, last - part, to, part};
             plan.bytes += part;
-            wanted -= part;
+            to += part;
         }
     }
-    return plan;
 }
 
 void Arena::move_pages(const Plan& plan) noexcept {
-    std::byte* to = plan.target;
     for (std::size_t i = 0; i < plan.count; ++i) {
-        const Source& source = plan.sources[i];
-        const bool moved = source_.move(source.begin, to, source.bytes);
-        drop_part(*source.hole, source.begin, source.begin + source.bytes, moved);
+        const Move& move = plan.moves[i];
+        const bool moved = source_.move(move.from, move.to, move.bytes);
+        drop_part(*move.hole, move.from, move.from + move.bytes, moved);
         if (moved) {
             ++moves_.count;
-            moves_.bytes += source.bytes;
+            moves_.bytes += move.bytes;
         } else {
             // New pages instead; as many bytes were just decommitted, so there is room.
-            static_cast<void>(source_.commit(to, source.bytes));
+            static_cast<void>(source_.commit(move.to, move.bytes));
         }
-        to += source.bytes;
     }
 }
 
@@ -349,14 +363,14 @@ void Arena::note_use(const Block& block) noexcept {
     }
 }
 
-Arena::Taken Arena::take_new(std::size_t bytes, std::size_t limit) {
+Arena::Taken Arena::take_new(std::size_t bytes, std::size_t limit, bool save) {
     Place place = best_place(bytes);
     if (place.hollow == nullptr) {
         grow_ranges(bytes);
         place = best_place(bytes);
         if (place.hollow == nullptr) return {Outcome::memory_refused, nullptr, bytes};
     }
-    const Plan plan = plan_moves(place, bytes);
+    const Plan plan = plan_moves(place, bytes, save);
     store_.reserve(2 + 2 * plan.count);
     const std::size_t new_bytes = place.hollow_bytes - plan.bytes;
     if (new_bytes > limit) return {Outcome::over_limit, nullptr, new_bytes};

@@ -72,8 +72,9 @@ public:
         std::size_t new_bytes;   // asked of the memory; when over the limit, that would have been
     };
     /// Lends `bytes` bytes of which some are new, at most `limit`. Changes nothing unless done.
-    /// Throws std::bad_alloc.
-    Taken take_new(std::size_t bytes, std::size_t limit);
+    /// Moves pages in cheap steps only, or, to save all it can, in small ones too. Throws
+    /// std::bad_alloc.
+    Taken take_new(std::size_t bytes, std::size_t limit, bool save);
 
     /// Makes a block idle, joined with its neighbours. Returns the hole.
     Block& give(Block& block, std::uint64_t now, std::uint64_t order) noexcept;
@@ -114,16 +115,16 @@ private:
         Block* after;
         std::size_t hollow_bytes;
     };
-    struct Source {  // idle bytes to move pages from
-        Block* hole;
-        std::byte* begin;
+    struct Move {
+        Block* hole;  // whose pages go
+        std::byte* from;
+        std::byte* to;
         std::size_t bytes;
     };
-    static constexpr std::size_t most_sources = 64;
+    static constexpr std::size_t most_moves = 64;
     struct Plan {
-        std::array<Source, most_sources> sources;
+        std::array<Move, most_moves> moves;
         std::size_t count = 0, bytes = 0;
-        std::byte* target = nullptr;
     };
 
     void add_idle(Block& hole, Block* younger) noexcept;
@@ -135,7 +136,9 @@ private:
     void make_hollow(Block& block, bool moved) noexcept;
     void decommit(const Block& hole, std::byte* begin, std::size_t bytes) noexcept;
     [[nodiscard]] Place best_place(std::size_t bytes) const noexcept;
-    [[nodiscard]] Plan plan_moves(const Place& place, std::size_t bytes) const noexcept;
+    [[nodiscard]] Plan plan_moves(const Place& place, std::size_t bytes, bool save) const noexcept;
+    void plan_moves(Plan& plan, const Place& place, std::byte* begin, std::byte* end,
+                    std::size_t step) const noexcept;
     void move_pages(const Plan& plan) noexcept;
     void grow_ranges(std::size_t bytes);
     void note_use(const Block& block) noexcept;

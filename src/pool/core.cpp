@@ -17,6 +17,8 @@ namespace cistern {
 
 namespace {
 
+constexpr std::uint64_t idle_share_to_save = 32;
+
 std::uint64_t next_serial() noexcept {
     static std::atomic<std::uint64_t> serial{0};
     return serial.fetch_add(1, std::memory_order_relaxed) + 1;  // only the number is shared
@@ -175,7 +177,10 @@ void Core::now_out(Block& block) noexcept {
 Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
     for (;;) {
         const std::size_t room = options_.max_bytes - held_;
-        const Arena::Taken taken = splits_ ? arena_->take_new(size, room) : take_whole(size, room);
+        // Small pages are worth moving once more than a small share of what is held lies idle.
+        const bool save = central_idle() > held_ / idle_share_to_save;
+        const Arena::Taken taken =
+            splits_ ? arena_->take_new(size, room, save) : take_whole(size, room);
         if (taken.outcome == Arena::Outcome::done) {
             ++(taken.new_bytes == 0 ? hits_ : misses_);
             held_ += taken.new_bytes;
@@ -211,7 +216,7 @@ Arena::Taken Core::take_whole(std::size_t size, std::size_t room) {
     Block* block = nullptr;
     if (arena_) {
         const std::size_t span = round_up(size, options_.alignment);
-        block = arena_->take_new(span, no_limit).block;
+        block = arena_->take_new(span, no_limit, false).block;
         if (block != nullptr) block->slack = span - size;
     } else if (void* const data = memory_.source()->allocate(size, options_.alignment)) {
         block = &store_.take();

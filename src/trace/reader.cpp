@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view header = "event,pool,id,bytes,stream";
 constexpr std::size_t columns = 5;
-constexpr std::size_t window_bytes = 256 * 1024;  // a line must fit in it
+constexpr std::size_t window_bytes = std::size_t{256} << 10;  // a line must fit in it
 
 /// Returns the text in quotes, short and printable, for an error.
 std::string quoted(std::string_view text) {

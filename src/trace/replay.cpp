@@ -64,14 +64,15 @@ public:
         if (pools_.size() > 1) read_gauges(event.pool);
     }
 
-    /// Releases what is still live.
-    void end_pass() {
+    /// Releases what is still live, so that the trace can be played again.
+    void rewind() {
         for (Buffer& buffer : buffers_) buffer.release();
         live_bytes_ = 0;
-        for (std::size_t pool = 0; pool < pools_.size(); ++pool) read_gauges(pool);
+        read_all_gauges();
     }
 
-    [[nodiscard]] ReplayResult result() const {
+    [[nodiscard]] ReplayResult result() {
+        read_all_gauges();
         ReplayResult result;
         result.pools = pools_.size();
         for (const Pool& pool : pools_) {
@@ -109,6 +110,10 @@ private:
         buffer.release();
     }
 
+    void read_all_gauges() {
+        for (std::size_t pool = 0; pool < pools_.size(); ++pool) read_gauges(pool);
+    }
+
     void read_gauges(std::size_t pool) {
         const PoolStats stats = pools_[pool].stats();
         held_.update(pool, stats.held_bytes);
@@ -142,13 +147,13 @@ ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
     const auto begin = std::chrono::steady_clock::now();
     std::uint64_t events = 0;
     for (std::size_t pass = 0; pass < options.repeat; ++pass) {
+        if (pass > 0) player.rewind();
         for (std::size_t index = 0; index < per_pass; ++index) {
             player.play(index);
             if (++events % progress_interval == 0 && options.progress) {
                 options.progress(static_cast<double>(events) / total);
             }
         }
-        player.end_pass();
     }
     const auto end = std::chrono::steady_clock::now();
 

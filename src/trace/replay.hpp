@@ -37,8 +37,8 @@ struct ReplayResult {
     [[nodiscard]] double held_over_live() const noexcept;
 };
 
-/// Plays the trace; what is still live at the end of a pass is released there. An acquire that a
-/// limit refuses is counted as a failure and its release skipped. Throws InvalidArgument, naming
+/// Plays the trace. What outlives it is released before it is played again, and stays live after the
+/// last time. An acquire that a limit refuses is counted as a failure and its release skipped. Throws InvalidArgument, naming
 /// file and line, for a request that the fit cannot serve, and for options that make no sense.
 ReplayResult replay(const Trace& trace, const ReplayOptions& options = {});
 
