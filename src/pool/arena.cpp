@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t few_looks = 8;  // at holes of the request's own class
 constexpr std::size_t all_looks = ~std::size_t{0};
+constexpr std::size_t no_bound = ~std::size_t{0};
 
 }  // namespace
 
@@ -51,14 +52,19 @@ std::size_t Bins::at_or_below(std::size_t index) const noexcept {
 }
 
 Block* Bins::find(std::size_t bytes, std::size_t looks) const noexcept {
+    const auto smallest_in = [&](std::size_t index) {
+        Block* best = nullptr;
+        std::size_t left = looks;
+        for (Block* hole = bins_[index].first(); hole != nullptr && left-- > 0;
+             hole = Bin::after(*hole)) {
+            if (hole->bytes >= bytes && (best == nullptr || hole->bytes < best->bytes)) best = hole;
+        }
+        return best;
+    };
     const std::size_t own = class_of(bytes);
-    Block* best = nullptr;
-    for (Block* hole = bins_[own].first(); hole != nullptr && looks-- > 0; hole = Bin::after(*hole)) {
-        if (hole->bytes >= bytes && (best == nullptr || hole->bytes < best->bytes)) best = hole;
-    }
-    if (best != nullptr) return best;
+    if (Block* const hole = smallest_in(own)) return hole;
     const std::size_t above = at_or_above(own + 1);
-    return above < detail::class_count ? bins_[above].first() : nullptr;
+    return above < detail::class_count ? smallest_in(above) : nullptr;
 }
 
 Block* Bins::largest() const noexcept {
@@ -241,52 +247,55 @@ std::size_t Arena::drop_part(Block& hole, std::byte* begin, std::byte* end, bool
 // --- Growing ----------------------------------------------------------------------------------------
 
 /// Returns where `bytes` bytes need the fewest new ones: in the hollow hole that fits best, or beside
-/// the largest idle hole. No hollow hole: a null place.
+/// the largest idle hole. No hollow hole: there is no such place.
 Arena::Place Arena::best_place(std::size_t bytes) const noexcept {
-    const auto around = [bytes](Block* hollow) -> Place {
-        const auto idle = [](Block* block) {
-            return block != nullptr && block->state == BlockState::idle ? block : nullptr;
-        };
-        Place place{idle(hollow->before), hollow, idle(hollow->after), 0};
-        if (place.before != nullptr && place.before->bytes >= bytes) place.before = nullptr;
-        const std::size_t lead = place.before != nullptr ? place.before->bytes : 0;
-        const std::size_t tail = place.after != nullptr ? place.after->bytes : 0;
-        place.hollow_bytes = std::min(hollow->bytes, bytes - lead);
-        if (lead + hollow->bytes + tail < bytes) place.hollow = nullptr;
-        return place;
+    const auto idle = [](Block* block, std::size_t below) {
+        const bool usable =
+            block != nullptr && block->state == BlockState::idle && block->bytes < below;
+        return usable ? block : nullptr;
     };
-    Place best{};
+    Place best;
     const auto consider = [&](Block* hollow) {
         if (hollow == nullptr || hollow->state != BlockState::hollow) return;
-        const Place place = around(hollow);
-        if (place.hollow == nullptr) return;
-        if (best.hollow == nullptr || place.hollow_bytes < best.hollow_bytes) best = place;
+        Place place{idle(hollow->before, bytes), hollow, idle(hollow->after, no_bound), nullptr};
+        const std::size_t lead = place.before != nullptr ? place.before->bytes : 0;
+        const std::size_t tail = place.after != nullptr ? place.after->bytes : 0;
+        if (lead + hollow->bytes + tail < bytes) return;
+        place.backed_end = hollow->begin() + std::min(hollow->bytes, bytes - lead);
+        if (best.hollow == nullptr || place.hollow_bytes() < best.hollow_bytes()) best = place;
     };
     consider(hollow_.find(bytes, few_looks));
-    if (Block* const idle = idle_.largest(); idle != nullptr) {
-        if (idle->after != nullptr) consider(idle->after);
-        if (idle->before != nullptr) consider(idle->before);
+    if (Block* const largest = idle_.largest(); largest != nullptr) {
+        consider(largest->after);
+        consider(largest->before);
     }
     return best;
 }
 
 /// Chooses idle pages to move under the hollow part of a new block: in steps that are cheap to move,
-/// then, to save more, in smaller ones at both ends of that.
-Arena::Plan Arena::plan_moves(const Place& place, std::size_t bytes, bool save) const noexcept {
+/// the last one whole even if only its beginning is needed; then, if all are wanted, in small steps
+/// where that leaves gaps.
+Arena::Plan Arena::plan_moves(Place& place, Moving moving) const noexcept {
     Plan plan;
-    std::byte* const start = (place.before != nullptr ? place.before : place.hollow)->begin();
+    if (moving == Moving::none) return plan;
     std::byte* const begin = place.hollow->begin();
-    std::byte* const end = std::min(start + bytes, place.hollow->end());
-    plan_moves(plan, place, begin, end, source_.move_step());
-    if (!save) return plan;
-    if (plan.count == 0) {
-        plan_moves(plan, place, begin, end, source_.least_move());
-        return plan;
+    std::byte* const end = place.backed_end;
+    const std::size_t step = source_.move_step();
+    const std::size_t over = -reinterpret_cast<std::uintptr_t>(end) & (step - 1);
+    if (over != 0 && over <= static_cast<std::size_t>(place.hollow->end() - end)) {
+        plan_moves(plan, place, begin, end + over, step);
+        if (plan.count != 0 && plan.moves[0].to + plan.bytes == end + over) {
+            place.backed_end = end + over;
+            return plan;
+        }
+        plan = {};
     }
-    std::byte* const moved_begin = plan.moves[0].to;
-    std::byte* const moved_end = moved_begin + plan.bytes;
-    plan_moves(plan, place, moved_end, end, source_.least_move());
+    plan_moves(plan, place, begin, end, step);
+    if (moving == Moving::cheap) return plan;
+    std::byte* const moved_begin = plan.count != 0 ? plan.moves[0].to : end;
+    std::byte* const moved_end = plan.count != 0 ? moved_begin + plan.bytes : end;
     plan_moves(plan, place, begin, moved_begin, source_.least_move());
+    plan_moves(plan, place, moved_end, end, source_.least_move());
     return plan;
 }
 
@@ -363,45 +372,47 @@ void Arena::note_use(const Block& block) noexcept {
     }
 }
 
-Arena::Taken Arena::take_new(std::size_t bytes, std::size_t limit, bool save) {
+/// Makes the new block of what is idle before the hollow part, that part, and what it needs of the
+/// idle hole after. What was backed beyond it becomes idle.
+Block& Arena::carve(const Place& place, std::size_t bytes) noexcept {
+    Block* block = place.hollow;
+    hollow_.remove(*block);
+    if (block->end() > place.backed_end) add_hollow(split(*block, place.hollow_bytes()));
+    if (place.before != nullptr) {
+        remove_idle(*place.before);
+        join(*place.before, *block);
+        block = place.before;
+    }
+    Block* younger = nullptr;
+    if (place.after != nullptr && block->after == place.after) {
+        younger = ages_.after(*place.after);
+        remove_idle(*place.after);
+        join(*block, *place.after);
+    }
+    if (block->bytes > bytes) add_idle(split(*block, bytes), younger);
+    block->state = BlockState::out;
+    return *block;
+}
+
+Arena::Taken Arena::take_new(std::size_t bytes, std::size_t limit, Moving moving) {
     Place place = best_place(bytes);
     if (place.hollow == nullptr) {
         grow_ranges(bytes);
         place = best_place(bytes);
         if (place.hollow == nullptr) return {Outcome::memory_refused, nullptr, bytes};
     }
-    const Plan plan = plan_moves(place, bytes, save);
+    const Plan plan = plan_moves(place, moving);
     store_.reserve(2 + 2 * plan.count);
-    const std::size_t new_bytes = place.hollow_bytes - plan.bytes;
+    const std::size_t new_bytes = place.hollow_bytes() - plan.bytes;
     if (new_bytes > limit) return {Outcome::over_limit, nullptr, new_bytes};
     if (!source_.commit(place.hollow->data, new_bytes)) {
         return {Outcome::memory_refused, nullptr, new_bytes};
     }
-
-    // The new block: what is idle before, the hollow part, what is needed of the idle one after.
-    hollow_.remove(*place.hollow);
-    Block* block = place.hollow;
-    if (block->bytes > place.hollow_bytes) add_hollow(split(*block, place.hollow_bytes));
-    block->state = BlockState::out;
-    if (place.before != nullptr) {
-        remove_idle(*place.before);
-        place.before->state = BlockState::out;
-        join(*place.before, *block);
-        block = place.before;
-    }
-    if (block->bytes < bytes) {
-        Block& after = *place.after;
-        Block* const younger = ages_.after(after);
-        remove_idle(after);
-        if (const std::size_t needed = bytes - block->bytes; after.bytes > needed) {
-            add_idle(split(after, needed), younger);
-        }
-        join(*block, after);
-    }
-    block->zero = block->zero && plan.count == 0;
-    note_use(*block);
+    Block& block = carve(place, bytes);
+    block.zero = block.zero && plan.count == 0;
+    note_use(block);
     move_pages(plan);
-    return {Outcome::done, block, new_bytes};
+    return {Outcome::done, &block, new_bytes};
 }
 
 const char* Arena::check() const noexcept {

@@ -71,10 +71,11 @@ public:
         Block* block;            // when done
         std::size_t new_bytes;   // asked of the memory; when over the limit, that would have been
     };
+    /// Which pages of idle holes may be moved under a new block.
+    enum class Moving { none, cheap, all };
     /// Lends `bytes` bytes of which some are new, at most `limit`. Changes nothing unless done.
-    /// Moves pages in cheap steps only, or, to save all it can, in small ones too. Throws
-    /// std::bad_alloc.
-    Taken take_new(std::size_t bytes, std::size_t limit, bool save);
+    /// Throws std::bad_alloc.
+    Taken take_new(std::size_t bytes, std::size_t limit, Moving moving);
 
     /// Makes a block idle, joined with its neighbours. Returns the hole.
     Block& give(Block& block, std::uint64_t now, std::uint64_t order) noexcept;
@@ -110,10 +111,14 @@ private:
         std::byte* used_end;  // nothing beyond was ever lent
     };
     struct Place {  // where a new block goes: idle, hollow, idle neighbours, the outer ones optional
-        Block* before;
-        Block* hollow;
-        Block* after;
-        std::size_t hollow_bytes;
+        Block* before = nullptr;
+        Block* hollow = nullptr;
+        Block* after = nullptr;
+        std::byte* backed_end = nullptr;  // where the part of the hollow one that gets bytes ends
+
+        [[nodiscard]] std::size_t hollow_bytes() const noexcept {
+            return static_cast<std::size_t>(backed_end - hollow->begin());
+        }
     };
     struct Move {
         Block* hole;  // whose pages go
@@ -136,9 +141,10 @@ private:
     void make_hollow(Block& block, bool moved) noexcept;
     void decommit(const Block& hole, std::byte* begin, std::size_t bytes) noexcept;
     [[nodiscard]] Place best_place(std::size_t bytes) const noexcept;
-    [[nodiscard]] Plan plan_moves(const Place& place, std::size_t bytes, bool save) const noexcept;
+    [[nodiscard]] Plan plan_moves(Place& place, Moving moving) const noexcept;
     void plan_moves(Plan& plan, const Place& place, std::byte* begin, std::byte* end,
                     std::size_t step) const noexcept;
+    Block& carve(const Place& place, std::size_t bytes) noexcept;
     void move_pages(const Plan& plan) noexcept;
     void grow_ranges(std::size_t bytes);
     void note_use(const Block& block) noexcept;

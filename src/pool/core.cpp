@@ -17,7 +17,17 @@ namespace cistern {
 
 namespace {
 
+// Moving pages beats new ones, but not if every request does it: then a little more memory is cheaper.
+constexpr std::uint64_t acquires_per_move = 4;
+constexpr std::uint64_t most_moves_saved_up = 64;
+// Small pages are worth moving under a block that is not much larger, once this share of what is held
+// lies idle.
 constexpr std::uint64_t idle_share_to_save = 32;
+constexpr std::size_t largest_to_save = 4 << 20;
+
+
+// For a large block, what this thread released is joined first: fewer, larger holes.
+constexpr std::size_t join_from = 1 << 20;
 
 std::uint64_t next_serial() noexcept {
     static std::atomic<std::uint64_t> serial{0};
@@ -149,6 +159,7 @@ Core::Attempt Core::try_take(std::size_t size, std::size_t bytes, std::size_t ty
         if (Block* const block = take_from_depot(*magazine, bytes)) return {block};
     }
     store_.reserve(4);
+    if (magazine != nullptr && size >= join_from) flush(*magazine, class_for(join_from));
     Block* block = take_kept(size, type, false);
     if (block == nullptr) {
         flush_before_growing(magazine, size);
@@ -170,6 +181,7 @@ Block* Core::take_kept(std::size_t size, std::size_t type, bool thorough) noexce
 /// Counts a block that leaves the arena, the shelf or the memory.
 void Core::now_out(Block& block) noexcept {
     block.load = detail::load_of(block.bytes, 1);
+    classes_used_ = std::max(classes_used_, detail::class_of_last(block.bytes - 1) + 1);
     ++blocks_out_;
 }
 
@@ -177,10 +189,8 @@ void Core::now_out(Block& block) noexcept {
 Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
     for (;;) {
         const std::size_t room = options_.max_bytes - held_;
-        // Small pages are worth moving once more than a small share of what is held lies idle.
-        const bool save = central_idle() > held_ / idle_share_to_save;
         const Arena::Taken taken =
-            splits_ ? arena_->take_new(size, room, save) : take_whole(size, room);
+            splits_ ? arena_->take_new(size, room, moving(size)) : take_whole(size, room);
         if (taken.outcome == Arena::Outcome::done) {
             ++(taken.new_bytes == 0 ? hits_ : misses_);
             held_ += taken.new_bytes;
@@ -208,6 +218,21 @@ Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
     }
 }
 
+/// Returns which pages may be moved for a block of `size` bytes.
+Arena::Moving Core::moving(std::size_t size) noexcept {
+    const Totals now = totals();
+    const std::uint64_t acquires = now.hits + now.misses;
+    const std::uint64_t most = most_moves_saved_up * acquires_per_move;
+    move_credit_ = std::min(most, std::min(most, move_credit_) + (acquires - acquires_then_));
+    acquires_then_ = acquires;
+    const std::uint64_t spent = (arena_->moves().count - moves_then_) * acquires_per_move;
+    moves_then_ = arena_->moves().count;
+    move_credit_ -= std::min(move_credit_, spent);
+    if (move_credit_ < acquires_per_move) return Arena::Moving::none;
+    const bool save = size <= largest_to_save && central_idle() > held_ / idle_share_to_save;
+    return save ? Arena::Moving::all : Arena::Moving::cheap;
+}
+
 /// A block of exactly `size` bytes that will never be split.
 Arena::Taken Core::take_whole(std::size_t size, std::size_t room) {
     using Outcome = Arena::Outcome;
@@ -216,7 +241,7 @@ Arena::Taken Core::take_whole(std::size_t size, std::size_t room) {
     Block* block = nullptr;
     if (arena_) {
         const std::size_t span = round_up(size, options_.alignment);
-        block = arena_->take_new(span, no_limit, false).block;
+        block = arena_->take_new(span, no_limit, Arena::Moving::none).block;
         if (block != nullptr) block->slack = span - size;
     } else if (void* const data = memory_.source()->allocate(size, options_.alignment)) {
         block = &store_.take();

@@ -104,6 +104,7 @@ private:
     Attempt try_take(std::size_t size, std::size_t bytes, std::size_t type);
     Block* take_kept(std::size_t size, std::size_t type, bool thorough) noexcept;
     Attempt take_new(std::size_t size, std::size_t type);
+    Arena::Moving moving(std::size_t size) noexcept;
     Arena::Taken take_whole(std::size_t size, std::size_t room);
     void lend(Block& block, std::size_t bytes) noexcept;
     [[noreturn]] void throw_out_of_memory(std::size_t bytes, Shortage shortage);
@@ -133,10 +134,10 @@ private:
     Block* take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     bool put_in(ThreadMagazine& magazine, Block& block, std::size_t bytes) noexcept;
     bool allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept;
-    void flush_rack(detail::BlockFront*& list, std::uint64_t now) noexcept;
+    detail::Load flush_rack(detail::BlockFront*& list, std::uint64_t now) noexcept;
     Block* take_from_depot(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     void rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept;
-    void flush(ThreadMagazine& magazine) noexcept;
+    void flush(ThreadMagazine& magazine, std::size_t from_class = 0) noexcept;
     void flush_depot() noexcept;
     void flush_all() noexcept;
     void flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept;
@@ -160,6 +161,7 @@ private:
     Magazines magazines_;
     std::uint64_t threads_ = 0;
     std::array<detail::BlockFront*, detail::class_count> depot_{};  // blocks between threads, by class
+    std::size_t classes_used_ = 0;  // racks from here on are empty everywhere
     std::uint64_t depot_bytes_ = 0, depot_blocks_ = 0;
     std::vector<std::function<void(std::size_t)>> callbacks_;
     List<Block, &Block::in_bin> outside_;    // whole blocks that are not part of the arena
@@ -176,6 +178,7 @@ private:
     Evictions evictions_;
     std::uint64_t lent_peak_ = 0, lent_buffers_peak_ = 0, idle_peak_ = 0, idle_buffers_peak_ = 0,
                   waste_peak_ = 0;
+    std::uint64_t move_credit_ = no_limit, acquires_then_ = 0, moves_then_ = 0;
     std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0;
 };
 

@@ -210,29 +210,35 @@ Block* Core::take_from_depot(ThreadMagazine& magazine, std::size_t bytes) noexce
 
 // --- Flushing ---------------------------------------------------------------------------------------
 
-/// Makes the blocks of a list idle in the arena or on the shelf.
-void Core::flush_rack(BlockFront*& list, std::uint64_t now) noexcept {
+/// Makes the blocks of a list idle in the arena or on the shelf. Returns their load.
+detail::Load Core::flush_rack(BlockFront*& list, std::uint64_t now) noexcept {
+    detail::Load flushed = 0;
     while (list != &no_block) {
         Block& block = block_of(*list);
         list = list->below;
+        flushed += block.load;
         to_central(block, options_.max_idle_age == forever ? now : released_at(block));
     }
+    return flushed;
 }
 
-/// Empties a magazine whose owner is this thread or kept out.
-void Core::flush(ThreadMagazine& magazine) noexcept {
+/// Empties a magazine, from a class upwards, whose owner is this thread or kept out.
+void Core::flush(ThreadMagazine& magazine, std::size_t from_class) noexcept {
     if (magazine.blocks() != 0) {
         const std::uint64_t now = coarse_now();
-        for (Rack& rack : magazine.racks) {
-            if (rack.rest != &no_block) flush_rack(rack.rest, now);
+        detail::Load flushed = 0;
+        for (std::size_t index = from_class; index < classes_used_; ++index) {
+            Rack& rack = magazine.racks[index];
+            if (rack.rest != &no_block) flushed += flush_rack(rack.rest, now);
             if (rack.top == &no_block) continue;
             rack.top->below = &no_block;
-            flush_rack(rack.top, now);
+            flushed += flush_rack(rack.top, now);
         }
-        magazine.given.subtract(magazine.inside());
+        magazine.given.subtract(flushed);
     }
-    allowances_ -= magazine.allowance;
-    magazine.allowance = 0;
+    const std::uint64_t kept = from_class == 0 ? 0 : magazine.idle_bytes();
+    allowances_ -= magazine.allowance - kept;
+    magazine.allowance = kept;
     magazine.above = detail::load_signs - 1;  // its owner's next release comes by
 }
 
