@@ -22,23 +22,24 @@ enum class BlockState : std::uint8_t {
     hollow,  // addresses of the arena without bytes
 };
 
-struct Block : detail::BlockFront {
-    // bytes + slack = the addresses it spans; slack is what alignment added to a whole block.
+struct alignas(64) Block : detail::BlockFront {
     Core* core = nullptr;
     Block* before = nullptr;  // neighbours in the range, by address
     Block* after = nullptr;
-    Links<Block> in_bin;      // a bin of the arena, or a list of spares
-    Links<Block> in_age;      // idle blocks, oldest first
-    std::uint64_t released_at = 0;   // clock of the last release that reached the arena or shelf
-    std::uint64_t order = 0;         // rises with every such release
-    std::uint64_t seen_generation = 0;  // the generation that released_at belongs to, in a magazine
-    std::size_t type = 0;            // element type, where the pool separates them
-    std::size_t slack = 0;
-    std::function<void(void*)>* deleter = nullptr;  // of adopted bytes
-    std::uint64_t zero_generation = ~std::uint64_t{0};  // the loan whose bytes began as zero
+
+    Links<Block> in_bin;            // a bin of the arena, or a list of whole or spare blocks
+    Links<Block> in_age;            // idle blocks, oldest first
+    std::uint64_t released_at = 0;  // clock of the last release that reached the arena or shelf
+    std::uint64_t order = 0;        // rises with every such release
+    std::size_t slack = 0;          // what alignment added: bytes + slack are the addresses it spans
     BlockState state = BlockState::spare;
     bool in_arena = false;  // its addresses are part of the arena's range
     bool zero = false;      // of a hole: every byte is known to be zero
+
+    std::uint64_t zero_generation = ~std::uint64_t{0};  // the loan whose bytes began as zero
+    std::uint64_t seen_generation = 0;  // the one that released_at belongs to, in a magazine
+    std::size_t type = 0;               // element type, where the pool separates them
+    std::function<void(void*)>* deleter = nullptr;  // of adopted bytes
 
     [[nodiscard]] std::byte* begin() const noexcept { return static_cast<std::byte*>(data); }
     [[nodiscard]] std::byte* end() const noexcept { return begin() + bytes + slack; }
