@@ -53,7 +53,7 @@ struct Limits {
 };
 
 struct PoolOptions {
-    std::string name;
+    std::string name = {};
     Fit fit = Elastic{};
     std::size_t alignment = 64;
     std::size_t max_bytes = no_limit, max_idle_bytes = default_max_idle_bytes();
@@ -95,9 +95,9 @@ public:
     void release(Buffer&& buffer);
 
     /// Gives the pool bytes that it did not allocate; it lends them and calls `deleter(data)` when
-    /// it lets them go (at once, if a limit says so). Throws InvalidArgument if `data` is null or
-    /// not aligned as the pool's options say, or `bytes` is no multiple of that; then the bytes
-    /// remain the caller's.
+    /// it lets them go (at once, if a limit says so). Throws InvalidArgument if `data` is null or not
+    /// aligned as the pool's blocks are, or `bytes` is too small (not the size of a FixedBlock); then
+    /// the bytes remain the caller's.
     void adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter);
 
     template <Element T, std::integral... E>
@@ -108,7 +108,7 @@ public:
     /// `Rank`.
     template <Element T, std::size_t Rank>
     [[nodiscard]] Array<T, Rank> array(std::span<const std::ptrdiff_t> extents) {
-        check_rank(extents.size(), Rank);
+        if (extents.size() != Rank) detail::throw_rank_mismatch(extents.size(), Rank);
         return [&]<std::size_t... I>(std::index_sequence<I...>) {
             return of_shape(Shape<T, Rank>(extents[I]...));
         }(std::make_index_sequence<Rank>{});
@@ -116,6 +116,7 @@ public:
     template <Element T, std::integral... E>
     [[nodiscard]] Array<T, sizeof...(E)> zeros(E... extents) {
         const Shape<T, sizeof...(E)> shape(extents...);
+        check_alignment<T>();
         return {zeroed(shape.bytes(), type_of<T>()), shape};
     }
     /// A vector of size 0 with room for `capacity` elements. Include cistern/vector.hpp to use it.
@@ -153,11 +154,20 @@ private:
     }
     template <Element T, std::size_t Rank>
     [[gnu::always_inline]] Array<T, Rank> of_shape(const Shape<T, Rank>& shape) {
+        check_alignment<T>();
         const std::size_t bytes = shape.bytes();
         return {Buffer(*core_, detail::take(*core_, bytes, type_of<T>()), bytes), shape};
     }
+    /// Throws InvalidArgument for elements that need more alignment than the pool's blocks have.
+    template <Element T>
+    void check_alignment() const {
+        if constexpr (alignof(T) > 64) {
+            if (alignof(T) > core_->grain_mask + 1) {
+                detail::throw_not_aligned(alignof(T), core_->grain_mask + 1);
+            }
+        }
+    }
     Buffer zeroed(std::size_t bytes, std::size_t type);
-    static void check_rank(std::size_t extents, std::size_t rank);
 
     std::shared_ptr<detail::CoreFront> handle_;  // the last copy lets the pool go
     detail::CoreFront* core_;

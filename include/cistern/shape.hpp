@@ -21,6 +21,8 @@ namespace detail {
 [[noreturn]] void throw_negative_extent(std::intmax_t extent, std::size_t dimension);
 [[noreturn]] void throw_shape_overflow(const std::size_t* extents, std::size_t rank,
                                        std::size_t element_bytes);
+[[noreturn]] void throw_rank_mismatch(std::size_t extents, std::size_t rank);
+[[noreturn]] void throw_not_aligned(std::size_t needed, std::size_t alignment);
 [[noreturn]] void throw_index_out_of_range(std::size_t index, std::size_t limit);
 
 }  // namespace detail

@@ -23,6 +23,17 @@ void throw_shape_overflow(const std::size_t* extents, std::size_t rank, std::siz
                           " B, limit " + std::to_string(PTRDIFF_MAX) + " B");
 }
 
+void throw_rank_mismatch(std::size_t extents, std::size_t rank) {
+    throw InvalidArgument("the number of extents is not the rank: " + std::to_string(extents) +
+                          " extents, rank " + std::to_string(rank));
+}
+
+void throw_not_aligned(std::size_t needed, std::size_t alignment) {
+    throw InvalidArgument("elements need more alignment than the pool's blocks have: " +
+                          std::to_string(needed) + ", PoolOptions::alignment " +
+                          std::to_string(alignment));
+}
+
 void throw_index_out_of_range(std::size_t index, std::size_t limit) {
     throw InvalidArgument("index out of range: " + std::to_string(index) + ", size " +
                           std::to_string(limit));

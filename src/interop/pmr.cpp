@@ -3,6 +3,8 @@
 
 #include "cistern/pmr.hpp"
 
+#include <pthread.h>
+
 #include <array>
 #include <bit>
 #include <mutex>
@@ -20,10 +22,27 @@ struct Shard {
     std::unordered_map<const void*, Buffer> loans;
 };
 
+using Shards = std::array<Shard, 64>;
+
+Shards& shards() {
+    static auto* const made = [] {
+        auto* const table = new Shards;
+        // A fork must not copy a shard that is being changed.
+        const auto lock = [] {
+            for (Shard& shard : shards()) shard.lock.lock();
+        };
+        const auto unlock = [] {
+            for (Shard& shard : shards()) shard.lock.unlock();
+        };
+        pthread_atfork(lock, unlock, unlock);
+        return table;
+    }();
+    return *made;
+}
+
 Shard& shard_of(const void* data) {
-    static auto* const shards = new std::array<Shard, 64>;
     const auto address = reinterpret_cast<std::uintptr_t>(data);
-    return (*shards)[(address / smallest_grain * 0x9E3779B97F4A7C15U) >> 58];
+    return shards()[(address / smallest_grain * 0x9E3779B97F4A7C15U) >> 58];
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ private:
 }  // namespace
 
 Memory Memory::host(HostOptions options) {
-    if (options.numa_node >= 0 &&
+    if (options.numa_node != -1 &&
         !std::filesystem::exists("/sys/devices/system/node/node" +
                                  std::to_string(options.numa_node))) {
         throw InvalidArgument("there is no such NUMA node: " + std::to_string(options.numa_node));

@@ -18,7 +18,8 @@ class Core;
 enum class BlockState : std::uint8_t {
     spare,   // describes nothing
     out,     // lent, or in a magazine or the depot
-    idle,    // kept: a hole of the arena, or a block on the shelf
+    idle,    // kept: a hole of the arena
+    shelved,  // kept: a whole block on the shelf
     hollow,  // addresses of the arena without bytes
 };
 

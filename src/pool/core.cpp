@@ -29,6 +29,8 @@ constexpr std::size_t largest_to_save = 4 << 20;
 // For a large block, what this thread released is joined first: fewer, larger holes.
 constexpr std::size_t join_from = 1 << 20;
 
+constexpr std::size_t largest_request = PTRDIFF_MAX / 2;
+
 std::uint64_t next_serial() noexcept {
     static std::atomic<std::uint64_t> serial{0};
     return serial.fetch_add(1, std::memory_order_relaxed) + 1;  // only the number is shared
@@ -95,6 +97,7 @@ void Core::retire(detail::CoreFront* front) noexcept {
 
 // --- Acquire ----------------------------------------------------------------------------------------
 
+/// Returns the size of the block that serves a request; what cannot be counted stays as it is.
 std::size_t Core::block_bytes(std::size_t bytes) const {
     if (const auto* const fixed = std::get_if<FixedBlock>(&options_.fit)) {
         if (bytes > fixed->bytes) {
@@ -104,12 +107,12 @@ std::size_t Core::block_bytes(std::size_t bytes) const {
         }
         return fixed->bytes;
     }
-    return is_elastic(options_.fit) ? block_bytes_for(bytes, options_.alignment) : bytes;
+    const bool rounds = is_elastic(options_.fit) && bytes <= largest_request;
+    return rounds ? block_bytes_for(bytes, options_.alignment) : bytes;
 }
 
 Block* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
-    constexpr std::size_t largest = PTRDIFF_MAX / 2;
-    const std::size_t size = bytes > largest ? bytes : block_bytes(bytes);
+    const std::size_t size = block_bytes(bytes);
     if (!options_.separate_types) type = 0;
 
     enum { own_bytes, bytes_of_others, bytes_of_callbacks, no_more } step = own_bytes;
@@ -129,7 +132,7 @@ Block* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
         }
         Lock lock(lock_);
         Attempt attempt{nullptr, Shortage::memory};
-        if (bytes <= largest) {
+        if (bytes <= largest_request) {
             try {
                 attempt = try_take(size, bytes, type);
             } catch (const std::bad_alloc&) {  // no descriptor to be had; nothing was changed

@@ -417,7 +417,8 @@ void Registry::after_fork_in_child() noexcept {
         core->enforce();
         core->lock_.unlock();
     }
-    registry.lock_.unlock();
+    // A recursive mutex knows its owner by a number that the child does not have: it gets a new one.
+    new (&registry.lock_) std::recursive_mutex;
 }
 
 }  // namespace cistern

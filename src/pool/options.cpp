@@ -28,6 +28,11 @@ void check_fit(const PoolOptions& options) {
         }
     }
     if (const auto* const fixed = std::get_if<FixedBlock>(&options.fit)) {
+        if (fixed->bytes > static_cast<std::size_t>(PTRDIFF_MAX)) {
+            throw InvalidArgument("a fixed block has more bytes than can be addressed: " +
+                                  std::to_string(fixed->bytes) + " B, limit " +
+                                  std::to_string(PTRDIFF_MAX) + " B");
+        }
         if (fixed->bytes > options.max_bytes) {
             throw InvalidArgument("a fixed block is larger than max_bytes: " +
                                   exact_text_of_bytes(fixed->bytes) + ", max_bytes " +
@@ -63,6 +68,11 @@ void check_options(const PoolOptions& options) {
         throw InvalidArgument("max_idle_age cannot be negative: " +
                               std::to_string(options.max_idle_age.count()) + " ms");
     }
+    if (options.evict != Evict::oldest && options.evict != Evict::smallest &&
+        options.evict != Evict::largest) {
+        throw InvalidArgument("there is no such order of eviction: " +
+                              std::to_string(static_cast<int>(options.evict)));
+    }
     check_fit(options);
 }
 
@@ -74,7 +84,11 @@ void check_lent_under(std::uint64_t lent, const Limits& limits) {
 
 void check_adopted(const PoolOptions& options, const void* data, std::size_t bytes) {
     if (data == nullptr) throw InvalidArgument("adopted bytes have no address: null");
-    if (bytes == 0) throw InvalidArgument("adopted block is empty: 0 B");
+    const std::size_t least = std::holds_alternative<Elastic>(options.fit) ? smallest_grain : 1;
+    if (bytes < least) {
+        throw InvalidArgument("adopted block is too small: " + std::to_string(bytes) + " B, least " +
+                              std::to_string(least) + " B");
+    }
     if ((reinterpret_cast<std::uintptr_t>(data) & (options.alignment - 1)) != 0) {
         throw InvalidArgument("adopted bytes are not aligned as the pool's are: alignment " +
                               std::to_string(options.alignment));

@@ -51,12 +51,6 @@ PoolOptions Pool::options() const { return core_of(*core_).options(); }
 
 Memory Pool::memory() const { return core_of(*core_).memory(); }
 
-void Pool::check_rank(std::size_t extents, std::size_t rank) {
-    if (extents == rank) return;
-    throw InvalidArgument("the number of extents is not the rank: " + std::to_string(extents) +
-                          " extents, rank " + std::to_string(rank));
-}
-
 Memory Buffer::memory() const {
     if (empty()) throw InvalidArgument("an empty buffer has no memory");
     return core_of(*core_).memory();

@@ -47,7 +47,7 @@ void Shelf::put(Block& block) noexcept {
     blocks_.insert(std::move(node));
     ages_.push_back(block);
     bytes_ += block.bytes;
-    block.state = BlockState::idle;
+    block.state = BlockState::shelved;
 }
 
 void Shelf::remove(Block& block) noexcept {
