@@ -1,0 +1,274 @@
+// Threads that come and go, buffers that wander among them, more pools than have a fast slot.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cistern/cistern.hpp"
+#include "support/literals.hpp"
+#include "support/patterns.hpp"
+#include "support/reconcile.hpp"
+#include "support/scale.hpp"
+#include "support/sources.hpp"
+#include "support/threads.hpp"
+
+namespace cistern::test {
+
+namespace {
+
+/// A buffer and what was written into it.
+struct Marked {
+    Buffer buffer;
+    std::uint64_t seed = 0;
+
+    static Marked acquire(Pool& pool, std::size_t bytes, std::uint64_t seed) {
+        Marked marked{pool.acquire(bytes), seed};
+        write_marks(marked.buffer.data(), bytes, seed);
+        return marked;
+    }
+    [[nodiscard]] bool intact() const {
+        return buffer.empty() || has_marks(buffer.data(), buffer.size(), seed);
+    }
+};
+
+/// A bounded queue between threads.
+class Ring {
+public:
+    void put(Marked marked) {
+        std::unique_lock hold(lock_);
+        changed_.wait(hold, [&] { return queue_.size() < 16; });
+        queue_.push_back(std::move(marked));
+        changed_.notify_all();
+    }
+    Marked take() {
+        std::unique_lock hold(lock_);
+        changed_.wait(hold, [&] { return !queue_.empty(); });
+        Marked marked = std::move(queue_.front());
+        queue_.pop_front();
+        changed_.notify_all();
+        return marked;
+    }
+
+private:
+    std::mutex lock_;
+    std::condition_variable changed_;
+    std::deque<Marked> queue_;
+};
+
+thread_local std::vector<Marked> kept_to_the_end;
+
+std::size_t some_size(std::uint64_t seed) {
+    return 1 + scrambled(seed) % (std::size_t{64} << (scrambled(seed + 1) % 13));
+}
+
+void expect_all_returned(Pool& pool) {
+    const PoolStats stats = pool.stats();
+    EXPECT_EQ(stats.lent_buffers.now, 0u);
+    EXPECT_EQ(stats.lent_bytes.now, 0u);
+    EXPECT_EQ(stats.acquires, stats.releases);
+    EXPECT_EQ(contradictions_at_rest(stats, limits_of(pool.options())), "");
+}
+
+}  // namespace
+
+TEST(Threads, AreBornAndDieWhileOthersHoldTheirBuffers) {
+    Pool pool;
+    std::mutex lock;
+    std::vector<Marked> survivors;
+    std::atomic<int> damaged{0};
+
+    for (std::uint64_t generation = 0; generation < scaled(200); ++generation) {
+        on_threads(3, [&](std::size_t i) {
+            const std::uint64_t base = generation * 1000 + i * 100;
+            std::vector<Marked> mine;
+            for (std::uint64_t k = 0; k < 20; ++k) {
+                mine.push_back(Marked::acquire(pool, some_size(base + k), base + k));
+                if (k % 3 == 0) mine.erase(mine.begin());
+            }
+            const std::scoped_lock hold(lock);
+            for (Marked& marked : mine) survivors.push_back(std::move(marked));
+            while (survivors.size() > 50) {
+                damaged += !survivors.front().intact();
+                survivors.erase(survivors.begin());
+            }
+        });
+    }
+
+    for (const Marked& marked : survivors) damaged += !marked.intact();
+    survivors.clear();
+    EXPECT_EQ(damaged, 0);
+    expect_all_returned(pool);
+    EXPECT_EQ(pool.explain().threads, 1u) << "the magazines of dead threads are gone";
+}
+
+TEST(Threads, PassBuffersAlongARing) {
+    constexpr std::size_t members = 4;
+    const std::uint64_t laps = scaled(4000);
+    Pool pool;
+    std::array<Ring, members> rings;
+    std::atomic<int> damaged{0};
+
+    on_threads(members, [&](std::size_t i) {
+        for (std::uint64_t k = 0; k < laps; ++k) {
+            rings[i].put(Marked::acquire(pool, some_size(k * members + i), k * members + i));
+            Marked received = rings[(i + 1) % members].take();
+            damaged += !received.intact();
+        }
+    });
+
+    EXPECT_EQ(damaged, 0);
+    EXPECT_EQ(pool.stats().acquires, members * laps);
+    expect_all_returned(pool);
+}
+
+TEST(Threads, OneProducesAndAnotherConsumesWithoutGrowing) {
+    const std::uint64_t count = scaled(50'000);
+    Pool pool;
+    Ring ring;
+    std::atomic<int> damaged{0};
+
+    on_threads(2, [&](std::size_t i) {
+        for (std::uint64_t k = 0; k < count; ++k) {
+            if (i == 0) {
+                ring.put(Marked::acquire(pool, 64_KiB, k));
+            } else {
+                damaged += !ring.take().intact();
+            }
+        }
+    });
+
+    EXPECT_EQ(damaged, 0);
+    expect_all_returned(pool);
+    EXPECT_LE(pool.stats().held_bytes.peak, 64_MiB) << "what the consumer releases serves again";
+}
+
+TEST(Threads, EndWithBuffersInThreadLocals) {
+    Pool pool;
+
+    for (std::uint64_t round = 0; round < scaled(100); ++round) {
+        on_threads(2, [&](std::size_t i) {
+            for (std::uint64_t k = 0; k < 5; ++k) {
+                kept_to_the_end.push_back(Marked::acquire(pool, some_size(k + i), k));
+            }
+            (void)pool.acquire(1_KiB);
+        });
+    }
+
+    expect_all_returned(pool);
+}
+
+TEST(Threads, EndWithBuffersInThreadLocalsMadeBeforeThePoolWasKnown) {
+    Pool pool;
+
+    std::thread([&] {
+        kept_to_the_end.clear();  // constructs it first, so that it is destroyed last
+        kept_to_the_end.push_back(Marked::acquire(pool, 64_KiB, 1));
+        (void)pool.acquire(1_KiB);
+    }).join();
+
+    expect_all_returned(pool);
+}
+
+TEST(Threads, UseMorePoolsThanHaveAFastSlot) {
+    constexpr std::size_t count = 50;
+    std::vector<Pool> pools;
+    for (std::size_t i = 0; i < count; ++i) {
+        pools.emplace_back(Memory::host(), PoolOptions{.name = "pool of many " + std::to_string(i)});
+    }
+    std::atomic<int> damaged{0};
+
+    on_threads(3, [&](std::size_t t) {
+        std::vector<Marked> lent(count);
+        for (std::uint64_t k = 0; k < scaled(20'000); ++k) {
+            const std::size_t i = scrambled(k * 3 + t) % count;
+            damaged += !lent[i].intact();
+            lent[i] = Marked::acquire(pools[i], some_size(k), k * 3 + t);
+        }
+    });
+
+    EXPECT_EQ(damaged, 0);
+    for (Pool& pool : pools) expect_all_returned(pool);
+}
+
+TEST(Threads, MakeAndEndPoolsAllTheTime) {
+    auto source = std::make_shared<FailingSource>();
+    const Memory memory{source};
+    std::mutex lock;
+    std::vector<Marked> orphans;  // of pools that have ended
+    std::atomic<int> damaged{0};
+
+    on_threads(3, [&](std::size_t t) {
+        for (std::uint64_t k = 0; k < scaled(500); ++k) {
+            Pool pool{k % 2 == 0 ? memory : Memory::host(), {}};
+            std::vector<Marked> lent;
+            for (std::uint64_t i = 0; i < 6; ++i) {
+                lent.push_back(Marked::acquire(pool, some_size(k + i), k * 9 + t));
+            }
+            const std::scoped_lock hold(lock);
+            orphans.push_back(std::move(lent[2]));
+            if (orphans.size() > 20) {
+                damaged += !orphans.front().intact();
+                orphans.erase(orphans.begin());
+            }
+        }
+    });
+
+    for (const Marked& orphan : orphans) damaged += !orphan.intact();
+    orphans.clear();
+    EXPECT_EQ(damaged, 0);
+    EXPECT_EQ(source->outstanding().bytes.load(), 0u);
+    EXPECT_EQ(source->outstanding().mistakes.load(), 0u);
+}
+
+TEST(Threads, TrimAndChangeLimitsUnderEachOther) {
+    Pool pool;
+    std::atomic<int> damaged{0};
+    {
+        const Meanwhile trims([&] { pool.trim(scrambled(reinterpret_cast<std::uintptr_t>(&pool)) % 4_MiB); });
+        const Meanwhile limits([&, k = std::uint64_t{0}]() mutable {
+            pool.set_limits({.max_idle_bytes = scrambled(++k) % 8_MiB});
+        });
+        on_threads(2, [&](std::size_t t) {
+            std::vector<Marked> lent(8);
+            for (std::uint64_t k = 0; k < scaled(20'000); ++k) {
+                Marked& marked = lent[scrambled(k + t) % lent.size()];
+                damaged += !marked.intact();
+                marked = {};
+                marked = Marked::acquire(pool, some_size(k * 2 + t), k * 2 + t);
+            }
+        });
+    }
+
+    EXPECT_EQ(damaged, 0);
+    expect_all_returned(pool);
+}
+
+TEST(Threads, RunOutTogetherAndRecover) {
+    Pool pool{Memory::host(), {.max_bytes = 2_MiB}};
+    std::atomic<std::uint64_t> failures{0}, served{0};
+
+    on_threads(4, [&](std::size_t t) {
+        std::vector<Buffer> lent;
+        for (std::uint64_t k = 0; k < scaled(5'000); ++k) {
+            Buffer buffer = pool.try_acquire(some_size(k * 4 + t));
+            ++(buffer.empty() ? failures : served);
+            if (!buffer.empty()) lent.push_back(std::move(buffer));
+            if (lent.size() > 8) lent.erase(lent.begin());
+        }
+    });
+
+    EXPECT_EQ(pool.stats().failures, failures);
+    EXPECT_EQ(pool.stats().acquires, served);
+    EXPECT_LE(pool.stats().held_bytes.peak, 2_MiB);
+    expect_all_returned(pool);
+    EXPECT_NO_THROW((void)pool.acquire(2_MiB));
+}
+
+}  // namespace cistern::test
