@@ -51,11 +51,10 @@ Totals Core::totals() const noexcept {
     Totals sum;
     sum.hits = hits_;
     sum.misses = misses_;
+    // Hits first: a snapshot may miss the latest of them, but counts no release too many.
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-        sum.hits += m->hits.now();
+        sum.hits += m->hits.now_before_others();
     }
-    // Hits first: a snapshot may miss the latest of them, but never a hit whose release it counts.
-    std::atomic_thread_fence(std::memory_order_acquire);
     std::uint64_t asked = asked_;
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
         const detail::Load inside = m->inside();

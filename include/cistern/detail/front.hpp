@@ -88,6 +88,10 @@ public:
     [[nodiscard]] std::uint64_t now() const noexcept {
         return value_.load(std::memory_order_relaxed);
     }
+    /// Reads; what is read after this call was not older. Acquire: later loads stay later.
+    [[nodiscard]] std::uint64_t now_before_others() const noexcept {
+        return value_.load(std::memory_order_acquire);
+    }
 
 private:
     std::atomic<std::uint64_t> value_{0};
