@@ -24,7 +24,7 @@ enum class BlockState : std::uint8_t {
 };
 
 struct alignas(64) Block : detail::BlockFront {
-    Core* core = nullptr;
+    Block* ahead = nullptr;   // in the depot: the block some places below, to be fetched early
     Block* before = nullptr;  // neighbours in the range, by address
     Block* after = nullptr;
 
@@ -37,6 +37,7 @@ struct alignas(64) Block : detail::BlockFront {
     bool in_arena = false;  // its addresses are part of the arena's range
     bool zero = false;      // of a hole: every byte is known to be zero
 
+    Core* core = nullptr;
     std::uint64_t zero_generation = ~std::uint64_t{0};  // the loan whose bytes began as zero
     std::uint64_t seen_generation = 0;  // the one that released_at belongs to, in a magazine
     std::size_t type = 0;               // element type, where the pool separates them

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/list.hpp"
+#include "base/short_lock.hpp"
 #include "cistern/detail/front.hpp"
 #include "cistern/pool.hpp"
 #include "pool/arena.hpp"
@@ -97,7 +98,7 @@ private:
         Block* block = nullptr;
         Shortage shortage = Shortage::none;
     };
-    using Lock = std::unique_lock<std::mutex>;
+    using Lock = std::unique_lock<ShortLock>;
     using Magazines = List<ThreadMagazine, &ThreadMagazine::in_pool>;
 
     // core.cpp: acquire and release
@@ -154,7 +155,7 @@ private:
     PoolOptions options_;
     const bool splits_;   // Elastic on a memory with ranges
     const bool marks_;    // a tool watches this memory
-    mutable std::mutex lock_;
+    mutable ShortLock lock_;
     BlockStore store_;
     std::optional<Arena> arena_;
     Shelf shelf_;

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <utility>
 
@@ -22,10 +23,11 @@ using detail::no_block;
 using detail::Rack;
 using detail::thread_front;
 
-constexpr std::size_t depot_batch = 32;                  // blocks taken from the depot at once
-constexpr std::size_t depot_batch_bytes = 32 << 20;      // and at most these bytes
+constexpr std::size_t depot_batch = 64;                  // blocks taken from the depot at once
+constexpr std::size_t depot_batch_bytes = 64 << 20;      // and at most these bytes
+constexpr std::size_t fetched_ahead = 8;                 // blocks on their way from another core
 constexpr std::uint64_t least_allowance = 256 << 10;
-constexpr std::uint64_t blocks_allowed = 16;             // of the size that ran over
+constexpr std::uint64_t blocks_allowed = 64;             // of the size that ran over
 constexpr std::size_t always_flush_from = 64 << 10;      // growth worth emptying magazines for
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
 
@@ -170,13 +172,16 @@ bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
 void Core::rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept {
     Rack& rack = magazine.racks[index];
     detail::Load moved = 0;
-    const auto move = [&](BlockFront& block) {
+    std::array<Block*, fetched_ahead> last{};
+    std::size_t next = 0;
+    const auto move = [&](Block& block) {
         block.below = depot_[index];
+        block.ahead = std::exchange(last[next++ % fetched_ahead], &block);
         depot_[index] = &block;
         moved += block.load;
     };
-    while (rack.rest != &no_block) move(*std::exchange(rack.rest, rack.rest->below));
-    if (rack.top != &no_block) move(*std::exchange(rack.top, &no_block));
+    while (rack.rest != &no_block) move(block_of(*std::exchange(rack.rest, rack.rest->below)));
+    if (rack.top != &no_block) move(block_of(*std::exchange(rack.top, &no_block)));
     depot_blocks_ += detail::blocks_of(moved);
     depot_bytes_ += detail::bytes_of(moved);
     magazine.given.subtract(moved);
@@ -194,6 +199,7 @@ Block* Core::take_from_depot(ThreadMagazine& magazine, std::size_t bytes) noexce
     while (list != &no_block && detail::blocks_of(moved) + 1 < depot_batch &&
            detail::bytes_of(moved) + list->bytes <= depot_batch_bytes) {
         Block& block = block_of(*std::exchange(list, list->below));
+        __builtin_prefetch(block.ahead, 1);  // another thread's cache has it
         push(magazine.racks[index], block);
         moved += block.load;
     }
