@@ -95,7 +95,7 @@ Group arena() {
 Group mixed() {
     return {.title = "1000 live buffers of 64 B to 1 MiB, one replaced at random: ns per step",
             .reference = "",
-            .take = Take::median,
+            .take = Take::mean,
             .cases = {{.task = "mixed",
                        .lines = {{.label = "not touched"}},
                        .contestants = with({"cistern"}, allocators),
@@ -158,8 +158,7 @@ Group two_threads() {
 
 Group touch() {
     Group group{.title = "Acquire, touch every page, release: time per step",
-                .reference = "warm buffer",
-                .take = Take::median};
+                .reference = "warm buffer"};
     const Case pattern{.task = "touch",
                        .contestants = with({"floor", "cistern"}, allocators),
                        .rounds = 8,
@@ -176,7 +175,7 @@ Group replace() {
                         1.1};
     return {.title = "20 live buffers of 1 to 25 MiB, one replaced at random, every page touched",
             .reference = "touch alone",
-            .take = Take::median,
+            .take = Take::mean,
             .cases = {{.task = "replace",
                        .lines = {{.label = "time per step", .budget = budget}},
                        .contestants = with({"floor", "cistern"}, allocators),
@@ -191,7 +190,6 @@ Group first_touch() {
     };
     return {.title = "First touch of a fresh 64 MiB: time to acquire and touch every page",
             .reference = "huge mapping",
-            .take = Take::median,
             .cases = {{.task = "fresh",
                        .bytes = 64 * mib,
                        .lines = line("new pool"),
@@ -206,8 +204,7 @@ Group first_touch() {
 
 Group zeroed() {
     Group group{.title = "Zeroed bytes, every page touched: time per step",
-                .reference = "mapping, memset",
-                .take = Take::median};
+                .reference = "mapping, memset"};
     for (const auto& [task, label] :
          {std::pair{"zeroed fresh", "fresh"}, {"zeroed reused", "reused"}}) {
         for (const std::size_t bytes : {mib, 64 * mib}) {

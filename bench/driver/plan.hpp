@@ -31,9 +31,10 @@ struct Line {
     std::string base = {};  // the key compared with, for a speed-up or a growth
 };
 
-/// How a case's rounds become one figure. Whatever disturbs a loop makes it slower, so the best
-/// round is the truest; where luck with pages and caches matters, the median is.
-enum class Take { best, median };
+/// How a case's rounds become one figure. Whatever disturbs a round makes it slower, so the best is
+/// the truest. Where each round does other work, in an order that is the same in all generations:
+/// each round's best over the generations, and the mean of those, so that a rare costly step counts.
+enum class Take { best, mean };
 
 struct Case {
     std::string task;  // what workers run (worker/tasks.hpp)

@@ -23,12 +23,10 @@ json contestants_of(const Workers& workers) {
 }
 
 json line_of(const GroupResult& group, const CaseResult& result, const Line& line) {
-    json entry{{"group", group.about.title},
-               {"reference", group.about.reference},
-               {"line", line.label},
-               {"task", result.about.task},
-               {"bytes", result.about.bytes},
-               {"take", group.about.take == Take::best ? "best" : "median"}};
+    json entry{
+        {"group", group.about.title},  {"reference", group.about.reference},
+        {"line", line.label},          {"task", result.about.task},
+        {"bytes", result.about.bytes}, {"take", group.about.take == Take::best ? "best" : "mean"}};
     for (const auto& [name, series] : result.rounds) {
         const auto found = series.find(line.key);
         if (found == series.end()) continue;

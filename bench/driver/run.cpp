@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <numeric>
 
 #include "contestant.hpp"
 #include "machine.hpp"
@@ -19,11 +21,14 @@ std::optional<double> figure(Take take, const CaseResult& result, const std::str
     if (found == result.rounds.end()) return std::nullopt;
     const auto values = found->second.find(key);
     if (values == found->second.end()) return std::nullopt;
-    std::vector<double> sorted = values->second;
-    std::sort(sorted.begin(), sorted.end());
-    if (take == Take::best) return sorted.front();
-    const std::size_t half = sorted.size() / 2;
-    return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+    const std::vector<double>& all = values->second;
+    if (take == Take::best) return *std::min_element(all.begin(), all.end());
+    const std::size_t rounds = std::min(all.size(), static_cast<std::size_t>(result.about.rounds));
+    std::vector<double> best(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(rounds));
+    for (std::size_t i = rounds; i < all.size(); ++i) {
+        best[i % rounds] = std::min(best[i % rounds], all[i]);
+    }
+    return std::accumulate(best.begin(), best.end(), 0.0) / static_cast<double>(rounds);
 }
 
 std::unique_ptr<Process> Workers::start(const std::string& name) {

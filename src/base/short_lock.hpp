@@ -6,13 +6,20 @@
 
 namespace cistern {
 
+/// Tells the processor that this thread waits for another.
+#if defined(__x86_64__)
+inline void spin_wait() noexcept { __builtin_ia32_pause(); }
+#else
+inline void spin_wait() noexcept {}
+#endif
+
 class ShortLock {
 public:
     void lock() noexcept {
         constexpr int tries = 200;
         for (int i = 0; i < tries; ++i) {
             if (mutex_.try_lock()) return;
-            pause();
+            spin_wait();
         }
         mutex_.lock();
     }
@@ -20,12 +27,6 @@ public:
     void unlock() noexcept { mutex_.unlock(); }
 
 private:
-    static void pause() noexcept {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
-    }
-
     std::mutex mutex_;
 };
 

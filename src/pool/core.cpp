@@ -236,6 +236,18 @@ Arena::Moving Core::moving(std::size_t size) noexcept {
     return save ? Arena::Moving::all : Arena::Moving::cheap;
 }
 
+/// Asks a memory that lends whole blocks; null if it has none. A source of the user's may throw.
+void* Core::allocate_whole(std::size_t size) {
+    try {
+        return memory_.source()->allocate(size, options_.alignment);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    } catch (...) {
+        shelf_.remove_room();
+        throw;
+    }
+}
+
 /// A block of exactly `size` bytes that will never be split.
 Arena::Taken Core::take_whole(std::size_t size, std::size_t room) {
     using Outcome = Arena::Outcome;
@@ -246,7 +258,7 @@ Arena::Taken Core::take_whole(std::size_t size, std::size_t room) {
         const std::size_t span = round_up(size, options_.alignment);
         block = arena_->take_new(span, no_limit, Arena::Moving::none).block;
         if (block != nullptr) block->slack = span - size;
-    } else if (void* const data = memory_.source()->allocate(size, options_.alignment)) {
+    } else if (void* const data = allocate_whole(size)) {
         block = &store_.take();
         block->data = data;
         outside_.push_back(*block);

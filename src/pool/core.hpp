@@ -106,6 +106,7 @@ private:
     Block* take_kept(std::size_t size, std::size_t type, bool thorough) noexcept;
     Attempt take_new(std::size_t size, std::size_t type);
     Arena::Moving moving(std::size_t size) noexcept;
+    void* allocate_whole(std::size_t size);
     Arena::Taken take_whole(std::size_t size, std::size_t room);
     void lend(Block& block, std::size_t bytes) noexcept;
     [[noreturn]] void throw_out_of_memory(std::size_t bytes, Shortage shortage);

@@ -45,7 +45,7 @@ public:
     }
     void deallocate(void* data, std::size_t bytes, std::size_t alignment) noexcept override {
         outstanding_.take_back(bytes);
-        ::operator delete(data, bytes, std::align_val_t{alignment});
+        ::operator delete(data, std::align_val_t{alignment});
     }
     [[nodiscard]] std::string name() const override { return "mine"; }
 
