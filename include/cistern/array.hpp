@@ -105,9 +105,7 @@ public:
 
     template <std::integral... I>
         requires(sizeof...(I) == Rank)
-    [[nodiscard]] T& operator()(I... indices) const noexcept {
-        return view_(indices...);
-    }
+    [[nodiscard]] T& operator()(I... indices) const noexcept { return view_(indices...); }
     void fill(const T& value) const { view_.fill(value); }
 
     [[nodiscard]] const ArrayView<T, Rank>& view() const noexcept { return view_; }

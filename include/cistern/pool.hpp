@@ -34,22 +34,26 @@ namespace [[gnu::visibility("default")]] cistern {
 inline constexpr std::size_t no_limit = std::numeric_limits<std::size_t>::max();
 inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::max();
 
-struct Elastic {};                            // split and coalesce
-struct ExactFit {};                           // only a block of exactly these bytes
-struct BestFit { double max_waste = 0.25; };  // smallest idle block that leaves at most this share
-                                              // of itself unused; 1 = any
-struct FixedBlock { std::size_t bytes = 0; };  // every block has this size; more is an error
+struct Elastic {};   // split and coalesce
+struct ExactFit {};  // only a block of exactly these bytes
+struct BestFit {
+    double max_waste = 0.25;
+};  // smallest idle block that leaves at most this share
+    // of itself unused; 1 = any
+struct FixedBlock {
+    std::size_t bytes = 0;
+};  // every block has this size; more is an error
 using Fit = std::variant<Elastic, ExactFit, BestFit, FixedBlock>;
 
 enum class Evict { oldest, smallest, largest };
 
 /// The limits of a pool. All are exact: no snapshot ever shows more.
 struct Limits {
-    std::size_t max_bytes = no_limit;                      // lent and idle together
+    std::size_t max_bytes = no_limit;  // lent and idle together
     std::size_t max_idle_bytes = default_max_idle_bytes();
     std::size_t max_idle_buffers = no_limit;
-    std::size_t max_buffer_bytes = no_limit;               // a larger buffer is never kept
-    std::chrono::milliseconds max_idle_age = forever;      // checked when the pool is used or read
+    std::size_t max_buffer_bytes = no_limit;           // a larger buffer is never kept
+    std::chrono::milliseconds max_idle_age = forever;  // checked when the pool is used or read
 };
 
 struct PoolOptions {
@@ -111,7 +115,8 @@ public:
         if (extents.size() != Rank) detail::throw_rank_mismatch(extents.size(), Rank);
         return [&]<std::size_t... I>(std::index_sequence<I...>) {
             return of_shape(Shape<T, Rank>(extents[I]...));
-        }(std::make_index_sequence<Rank>{});
+        }
+        (std::make_index_sequence<Rank>{});
     }
     template <Element T, std::integral... E>
     [[nodiscard]] Array<T, sizeof...(E)> zeros(E... extents) {

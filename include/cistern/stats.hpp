@@ -65,11 +65,11 @@ struct Explanation {
     std::string pool, memory, fit;
     std::uint64_t lent_bytes = 0, idle_bytes = 0, held_bytes = 0;
     std::uint64_t magazine_bytes = 0;  // idle bytes in the magazines of threads
-    std::uint64_t arena_bytes = 0;     // the other idle bytes: in the arena, on the shelf, in between
-    std::uint64_t threads = 0;         // that have a magazine
+    std::uint64_t arena_bytes = 0;  // the other idle bytes: in the arena, on the shelf, in between
+    std::uint64_t threads = 0;      // that have a magazine
     std::vector<ClassReport> classes;  // only classes that hold something, smallest first
     std::vector<AgeReport> ages;       // of idle bytes, youngest first
-    std::vector<std::string> why;      // one sentence each: why bytes are still held, what to change
+    std::vector<std::string> why;  // one sentence each: why bytes are still held, what to change
 
     [[nodiscard]] std::string json() const;
 };

@@ -25,7 +25,9 @@ public:
     explicit Vector(Pool pool, std::size_t capacity = 0)
         : pool_(std::move(pool)), array_(pool_.array<T>(capacity)) {}
     Vector(Vector&& other) noexcept
-        : pool_(other.pool_), array_(std::move(other.array_)), size_(std::exchange(other.size_, 0)) {}
+        : pool_(other.pool_),
+          array_(std::move(other.array_)),
+          size_(std::exchange(other.size_, 0)) {}
     Vector& operator=(Vector&& other) noexcept {
         pool_ = other.pool_;
         array_ = std::move(other.array_);
@@ -49,7 +51,8 @@ public:
     }
 
     void push_back(T value) {
-        if (size_ == capacity()) [[unlikely]] grow(size_ + 1);
+        if (size_ == capacity()) [[unlikely]]
+            grow(size_ + 1);
         data()[size_++] = value;
     }
     /// Adds the values at the end; they may be elements of this vector.

@@ -19,8 +19,8 @@ void throw_shape_overflow(const std::size_t* extents, std::size_t rank, std::siz
     for (std::size_t i = 0; i < rank; ++i) {
         text += (i == 0 ? "(" : ", ") + std::to_string(extents[i]);
     }
-    throw InvalidArgument(text + ") elements of " + std::to_string(element_bytes) +
-                          " B, limit " + std::to_string(PTRDIFF_MAX) + " B");
+    throw InvalidArgument(text + ") elements of " + std::to_string(element_bytes) + " B, limit " +
+                          std::to_string(PTRDIFF_MAX) + " B");
 }
 
 void throw_rank_mismatch(std::size_t extents, std::size_t rank) {
@@ -29,9 +29,9 @@ void throw_rank_mismatch(std::size_t extents, std::size_t rank) {
 }
 
 void throw_not_aligned(std::size_t needed, std::size_t alignment) {
-    throw InvalidArgument("elements need more alignment than the pool's blocks have: " +
-                          std::to_string(needed) + ", PoolOptions::alignment " +
-                          std::to_string(alignment));
+    throw InvalidArgument(
+        "elements need more alignment than the pool's blocks have: " + std::to_string(needed) +
+        ", PoolOptions::alignment " + std::to_string(alignment));
 }
 
 void throw_index_out_of_range(std::size_t index, std::size_t limit) {

@@ -78,7 +78,8 @@ public:
         if (page_bytes != 0) madvise(pages, page_bytes, MADV_DONTNEED);
     }
     bool move(void* from, void* to, std::size_t bytes) noexcept override {
-        return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
+        return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) ==
+               to;
     }
 
 private:
@@ -100,15 +101,14 @@ private:
 }  // namespace
 
 Memory Memory::host(HostOptions options) {
-    if (options.numa_node != -1 &&
-        !std::filesystem::exists("/sys/devices/system/node/node" +
-                                 std::to_string(options.numa_node))) {
+    if (options.numa_node != -1 && !std::filesystem::exists("/sys/devices/system/node/node" +
+                                                            std::to_string(options.numa_node))) {
         throw InvalidArgument("there is no such NUMA node: " + std::to_string(options.numa_node));
     }
     if (options.huge_pages && options.numa_node < 0) {
         // One source for the process, so that pools on host memory find each other when it runs out.
-        static const auto* const usual = new std::shared_ptr<MemorySource>(
-            std::make_shared<HostSource>(HostOptions{}));
+        static const auto* const usual =
+            new std::shared_ptr<MemorySource>(std::make_shared<HostSource>(HostOptions{}));
         return Memory(*usual);
     }
     return Memory(std::make_shared<HostSource>(options));

@@ -103,7 +103,8 @@ std::size_t process_memory_limit() {
 
 std::size_t default_max_idle_bytes() {
     static const std::size_t bytes = [] {
-        const char* const text = std::getenv("CISTERN_MAX_IDLE_BYTES");  // NOLINT(concurrency-mt-unsafe)
+        const char* const text =
+            std::getenv("CISTERN_MAX_IDLE_BYTES");  // NOLINT(concurrency-mt-unsafe)
         const std::string setting = text != nullptr ? text : "";
         std::size_t number = 0;
         const char* const end = setting.data() + setting.size();

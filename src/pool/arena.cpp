@@ -160,7 +160,8 @@ Block& Arena::give(Block& block, std::uint64_t now, std::uint64_t order) noexcep
     block.bytes += block.slack;
     block.slack = 0;
     block.zero = false;
-    if (Block* const before = block.before; before != nullptr && before->state == BlockState::idle) {
+    if (Block* const before = block.before;
+        before != nullptr && before->state == BlockState::idle) {
         remove_idle(*before);
         join(*before, block);
         hole = before;
@@ -183,8 +184,10 @@ void Arena::decommit(const Block& hole, std::byte* begin, std::size_t bytes) noe
     const std::size_t page = source_.page();
     const auto number = [](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at); };
     const std::uintptr_t first = number(begin), last = first + bytes;
-    const std::uintptr_t pages_begin = std::max(round_down(first, page), round_up(number(hole.begin()), page));
-    const std::uintptr_t pages_end = std::min(round_up(last, page), round_down(number(hole.end()), page));
+    const std::uintptr_t pages_begin =
+        std::max(round_down(first, page), round_up(number(hole.begin()), page));
+    const std::uintptr_t pages_end =
+        std::min(round_up(last, page), round_down(number(hole.end()), page));
     const bool any = pages_end > pages_begin;
     const auto wipe = [&](std::uintptr_t from, std::uintptr_t to) {
         if (to <= from) return;
@@ -204,7 +207,8 @@ void Arena::make_hollow(Block& block, bool moved) noexcept {
     std::byte* const begin = block.begin();
     const std::size_t bytes = block.bytes;
     Block* hole = &block;
-    if (Block* const before = block.before; before != nullptr && before->state == BlockState::hollow) {
+    if (Block* const before = block.before;
+        before != nullptr && before->state == BlockState::hollow) {
         hollow_.remove(*before);
         join(*before, block);
         hole = before;
@@ -224,7 +228,8 @@ void Arena::give_back(Block& block) noexcept {
 }
 
 std::size_t Arena::drop(Block& hole, std::size_t bytes) noexcept {
-    const std::size_t part = round_up(std::min(bytes, hole.bytes), std::max(source_.page(), grain_));
+    const std::size_t part =
+        round_up(std::min(bytes, hole.bytes), std::max(source_.page(), grain_));
     const bool all = part >= hole.bytes || store_.spares() < 2;
     return drop_part(hole, all ? hole.begin() : hole.end() - part, hole.end(), false);
 }
@@ -321,7 +326,8 @@ void Arena::plan_moves(Plan& plan, const Place& place, std::byte* begin, std::by
             if (to >= to_end || plan.count == most_moves || looks-- == 0) return;
             std::byte* const first = up(hole->begin());
             std::byte* const last = down(hole->end());
-            if (last <= first || hole == place.before || hole == place.after || planned(hole)) continue;
+            if (last <= first || hole == place.before || hole == place.after || planned(hole))
+                continue;
             const std::size_t part = static_cast<std::size_t>(std::min(last - first, to_end - to));
             plan.moves[plan.count++] = {hole, last - part, to, part};
             plan.bytes += part;

@@ -68,8 +68,8 @@ public:
     enum class Outcome { done, over_limit, memory_refused };
     struct Taken {
         Outcome outcome;
-        Block* block;            // when done
-        std::size_t new_bytes;   // asked of the memory; when over the limit, that would have been
+        Block* block;           // when done
+        std::size_t new_bytes;  // asked of the memory; when over the limit, that would have been
     };
     /// Which pages of idle holes may be moved under a new block.
     enum class Moving { none, cheap, all };
@@ -97,7 +97,8 @@ public:
     template <class F>
     void for_each(F f) const {
         for (const Range& range : ranges_) {
-            for (const Block* block = range.first; block != nullptr; block = block->after) f(*block);
+            for (const Block* block = range.first; block != nullptr; block = block->after)
+                f(*block);
         }
     }
     /// Checks the invariants above; for tests. Returns what is wrong, or nothing.
@@ -110,7 +111,8 @@ private:
         Block* first;
         std::byte* used_end;  // nothing beyond was ever lent
     };
-    struct Place {  // where a new block goes: idle, hollow, idle neighbours, the outer ones optional
+    struct
+        Place {  // where a new block goes: idle, hollow, idle neighbours, the outer ones optional
         Block* before = nullptr;
         Block* hollow = nullptr;
         Block* after = nullptr;

@@ -16,11 +16,11 @@ namespace cistern {
 class Core;
 
 enum class BlockState : std::uint8_t {
-    spare,   // describes nothing
-    out,     // lent, or in a magazine or the depot
-    idle,    // kept: a hole of the arena
+    spare,    // describes nothing
+    out,      // lent, or in a magazine or the depot
+    idle,     // kept: a hole of the arena
     shelved,  // kept: a whole block on the shelf
-    hollow,  // addresses of the arena without bytes
+    hollow,   // addresses of the arena without bytes
 };
 
 struct alignas(64) Block : detail::BlockFront {
@@ -32,7 +32,7 @@ struct alignas(64) Block : detail::BlockFront {
     Links<Block> in_age;            // idle blocks, oldest first
     std::uint64_t released_at = 0;  // clock of the last release that reached the arena or shelf
     std::uint64_t order = 0;        // rises with every such release
-    std::size_t slack = 0;          // what alignment added: bytes + slack are the addresses it spans
+    std::size_t slack = 0;  // what alignment added: bytes + slack are the addresses it spans
     BlockState state = BlockState::spare;
     bool in_arena = false;  // its addresses are part of the arena's range
     bool zero = false;      // of a hole: every byte is known to be zero

@@ -25,7 +25,6 @@ constexpr std::uint64_t most_moves_saved_up = 64;
 constexpr std::uint64_t idle_share_to_save = 32;
 constexpr std::size_t largest_to_save = 4 << 20;
 
-
 // For a large block, what this thread released is joined first: fewer, larger holes.
 constexpr std::size_t join_from = 1 << 20;
 
@@ -302,8 +301,8 @@ void Core::throw_out_of_memory(std::size_t bytes, Shortage shortage) {
 
 void Core::check_lent(const Block& block, std::uint64_t generation) const {
     if (block.core != this) {
-        throw InvalidArgument("buffer belongs to pool '" + block.core->name() +
-                              "', not to pool '" + name() + "'");
+        throw InvalidArgument("buffer belongs to pool '" + block.core->name() + "', not to pool '" +
+                              name() + "'");
     }
     if (block.generation != generation) {
         throw InvalidArgument("buffer was already released to pool '" + name() + "'");
@@ -415,7 +414,7 @@ void Core::adopt(void* data, std::size_t bytes, std::function<void(void*)> delet
     const std::uint64_t room = options_.max_bytes - (held_ - bytes);
     if (marks_) mark_idle(data, bytes);
     if (bytes > room || bytes > options_.max_buffer_bytes || bytes > options_.max_idle_bytes) {
-        ++(bytes > room                       ? evictions_.max_bytes
+        ++(bytes > room                        ? evictions_.max_bytes
            : bytes > options_.max_buffer_bytes ? evictions_.max_buffer_bytes
                                                : evictions_.max_idle_bytes);
         to_memory(block);

@@ -37,8 +37,8 @@ struct ThreadMagazine : detail::Magazine {
 
     detail::ThreadFront* owner;
     Links<ThreadMagazine> in_pool;
-    std::uint64_t allowance = 0;        // idle bytes it may hold, a multiple of 64
-    std::uint64_t hits_then = 0;        // when it last ran over
+    std::uint64_t allowance = 0;  // idle bytes it may hold, a multiple of 64
+    std::uint64_t hits_then = 0;  // when it last ran over
     std::uint64_t blocks_then = 0;
 
     [[nodiscard]] std::uint64_t idle_bytes() const noexcept { return detail::bytes_of(inside()); }
@@ -154,15 +154,16 @@ private:
     const std::uint64_t serial_;
     const Memory memory_;
     PoolOptions options_;
-    const bool splits_;   // Elastic on a memory with ranges
-    const bool marks_;    // a tool watches this memory
+    const bool splits_;  // Elastic on a memory with ranges
+    const bool marks_;   // a tool watches this memory
     mutable ShortLock lock_;
     BlockStore store_;
     std::optional<Arena> arena_;
     Shelf shelf_;
     Magazines magazines_;
     std::uint64_t threads_ = 0;
-    std::array<detail::BlockFront*, detail::class_count> depot_{};  // blocks between threads, by class
+    std::array<detail::BlockFront*, detail::class_count>
+        depot_{};                   // blocks between threads, by class
     std::size_t classes_used_ = 0;  // racks from here on are empty everywhere
     std::uint64_t depot_bytes_ = 0, depot_blocks_ = 0;
     std::vector<std::function<void(std::size_t)>> callbacks_;
@@ -173,7 +174,7 @@ private:
 
     std::uint64_t held_ = 0, held_peak_ = 0;
     std::uint64_t allowances_ = 0;
-    std::uint64_t blocks_out_ = 0;  // lent, in magazines and in the depot
+    std::uint64_t blocks_out_ = 0;                        // lent, in magazines and in the depot
     std::uint64_t hits_ = 0, misses_ = 0, failures_ = 0;  // beyond the magazines'
     std::uint64_t releases_seen_ = 0;
     std::uint64_t asked_ = 0;  // bytes asked for by loans, beyond the magazines'; modulo 2^64

@@ -77,11 +77,13 @@ std::vector<std::string> reasons(const Explanation& held, const PoolOptions& opt
                                                 "buffers are released");
         return why;
     }
-    why.push_back(text(held.idle_bytes) + " are kept for the next borrower: below max_idle_bytes " +
-                  (options.max_idle_bytes == no_limit ? "(no limit)" : text(options.max_idle_bytes)) +
-                  "; trim() gives them back now");
+    why.push_back(
+        text(held.idle_bytes) + " are kept for the next borrower: below max_idle_bytes " +
+        (options.max_idle_bytes == no_limit ? "(no limit)" : text(options.max_idle_bytes)) +
+        "; trim() gives them back now");
     if (options.max_idle_age == forever) {
-        why.emplace_back("idle bytes never age: set max_idle_age to give back what nobody asks for");
+        why.emplace_back(
+            "idle bytes never age: set max_idle_age to give back what nobody asks for");
     }
     if (held.magazine_bytes > held.idle_bytes / 2 && held.threads > 1) {
         why.push_back(text(held.magazine_bytes) + " are in the magazines of " +
@@ -93,7 +95,8 @@ std::vector<std::string> reasons(const Explanation& held, const PoolOptions& opt
                       " idle holes are smaller than a page: bytes between lent buffers");
     }
     if (held.idle_bytes > held.lent_bytes && held.lent_bytes > 0) {
-        why.emplace_back("more is idle than lent: a lower max_idle_bytes would suffice for this load");
+        why.emplace_back(
+            "more is idle than lent: a lower max_idle_bytes would suffice for this load");
     }
     return why;
 }
@@ -128,7 +131,8 @@ Explanation Core::explain() {
     const auto walk = [&](const detail::BlockFront* front) {
         for (; front != &detail::no_block; front = front->below) {
             const auto& block = static_cast<const Block&>(*front);
-            survey.not_lent(block.bytes, options_.max_idle_age == forever ? now : released_at(block));
+            survey.not_lent(block.bytes,
+                            options_.max_idle_age == forever ? now : released_at(block));
         }
     };
     for (const ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
@@ -161,14 +165,16 @@ std::string Explanation::json() const {
     for (const ClassReport& row : classes) {
         out << separator << "{\"up_to_bytes\":" << row.up_to_bytes
             << ",\"lent_buffers\":" << row.lent_buffers << ",\"lent_bytes\":" << row.lent_bytes
-            << ",\"idle_buffers\":" << row.idle_buffers << ",\"idle_bytes\":" << row.idle_bytes << '}';
+            << ",\"idle_buffers\":" << row.idle_buffers << ",\"idle_bytes\":" << row.idle_bytes
+            << '}';
         separator = ",";
     }
     out << "],\"ages\":[";
     separator = "";
     for (const AgeReport& row : ages) {
         out << separator << "{\"at_least_ms\":" << row.at_least.count()
-            << ",\"idle_buffers\":" << row.idle_buffers << ",\"idle_bytes\":" << row.idle_bytes << '}';
+            << ",\"idle_buffers\":" << row.idle_buffers << ",\"idle_bytes\":" << row.idle_bytes
+            << '}';
         separator = ",";
     }
     out << "],\"why\":[";
@@ -185,8 +191,8 @@ std::ostream& operator<<(std::ostream& out, const Explanation& e) {
     std::ostringstream text;
     text << "pool '" << e.pool << "' on " << e.memory << " (" << e.fit << ")\n"
          << "  held " << text_of_bytes(e.held_bytes) << " = lent " << text_of_bytes(e.lent_bytes)
-         << " + idle " << text_of_bytes(e.idle_bytes) << "\n  idle: "
-         << text_of_bytes(e.magazine_bytes) << " in the magazines of " << e.threads
+         << " + idle " << text_of_bytes(e.idle_bytes)
+         << "\n  idle: " << text_of_bytes(e.magazine_bytes) << " in the magazines of " << e.threads
          << (e.threads == 1 ? " thread, " : " threads, ") << text_of_bytes(e.arena_bytes)
          << " in the arena\n";
     const auto cell = [&text](const std::string& value, std::size_t width) {
@@ -205,8 +211,8 @@ std::ostream& operator<<(std::ostream& out, const Explanation& e) {
     }
     for (const AgeReport& row : e.ages) {
         text << "  idle for at least "
-             << std::chrono::duration_cast<std::chrono::seconds>(row.at_least).count() << " s: "
-             << row.idle_buffers << " blocks, " << text_of_bytes(row.idle_bytes) << '\n';
+             << std::chrono::duration_cast<std::chrono::seconds>(row.at_least).count()
+             << " s: " << row.idle_buffers << " blocks, " << text_of_bytes(row.idle_bytes) << '\n';
     }
     for (const std::string& sentence : e.why) text << "  - " << sentence << '\n';
     return out << text.str();

@@ -23,12 +23,12 @@ using detail::no_block;
 using detail::Rack;
 using detail::thread_front;
 
-constexpr std::size_t depot_batch = 64;                  // blocks taken from the depot at once
-constexpr std::size_t depot_batch_bytes = 64 << 20;      // and at most these bytes
-constexpr std::size_t fetched_ahead = 8;                 // blocks on their way from another core
+constexpr std::size_t depot_batch = 64;              // blocks taken from the depot at once
+constexpr std::size_t depot_batch_bytes = 64 << 20;  // and at most these bytes
+constexpr std::size_t fetched_ahead = 8;             // blocks on their way from another core
 constexpr std::uint64_t least_allowance = 256 << 10;
-constexpr std::uint64_t blocks_allowed = 64;             // of the size that ran over
-constexpr std::size_t always_flush_from = 64 << 10;      // growth worth emptying magazines for
+constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran over
+constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
 
 thread_local bool thread_is_known = false;  // its end will be noticed
@@ -132,7 +132,8 @@ bool Core::put_in(ThreadMagazine& magazine, Block& block, std::size_t bytes) noe
     if (over()) {
         // Since it last ran over: what came in, as hits and what they left behind.
         const std::uint64_t hits = magazine.hits.now() - magazine.hits_then;
-        const std::uint64_t left = magazine.blocks() - std::min(magazine.blocks(), magazine.blocks_then);
+        const std::uint64_t left =
+            magazine.blocks() - std::min(magazine.blocks(), magazine.blocks_then);
         if (left > hits) rack_to_depot(magazine, index);  // others take what this one releases
         magazine.hits_then = magazine.hits.now();
         magazine.blocks_then = magazine.blocks();
@@ -147,20 +148,21 @@ bool Core::put_in(ThreadMagazine& magazine, Block& block, std::size_t bytes) noe
 /// bytes has room, else exactly.
 bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     const std::uint64_t needed = magazine.idle_bytes() + block_bytes;
-    const std::uint64_t cap = std::min<std::uint64_t>(
-        {std::max<std::uint64_t>(options_.max_idle_bytes / 4, block_bytes), options_.max_buffer_bytes,
-         detail::load_limit / 2});
+    const std::uint64_t cap =
+        std::min<std::uint64_t>({std::max<std::uint64_t>(options_.max_idle_bytes / 4, block_bytes),
+                                 options_.max_buffer_bytes, detail::load_limit / 2});
     if (needed > cap) {
         flush(magazine);
         return block_bytes <= cap && allow(magazine, block_bytes);
     }
     const std::uint64_t room =
-        options_.max_idle_bytes - std::min<std::uint64_t>(options_.max_idle_bytes,
-                                                          central_idle() + allowances_);
+        options_.max_idle_bytes -
+        std::min<std::uint64_t>(options_.max_idle_bytes, central_idle() + allowances_);
     const std::uint64_t most = magazine.allowance + room;
     if (needed > most) return false;
-    const std::uint64_t wished = std::max(
-        {needed, 2 * magazine.allowance, blocks_allowed * std::uint64_t{block_bytes}, least_allowance});
+    const std::uint64_t wished =
+        std::max({needed, 2 * magazine.allowance, blocks_allowed * std::uint64_t{block_bytes},
+                  least_allowance});
     const std::uint64_t granted =
         round_down(std::min({wished, std::max(cap, needed), most}), detail::load_grain);
     allowances_ += granted - magazine.allowance;
@@ -261,7 +263,8 @@ void Core::flush_depot() noexcept {
 void Core::flush_all() noexcept {
     if (threads_ != 0) {
         const Seizure seizure(*this);
-        for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) flush(*m);
+        for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m))
+            flush(*m);
     }
     flush_depot();
 }
@@ -270,8 +273,7 @@ void Core::flush_all() noexcept {
 /// joined: this thread's always, since each was paid for by a release; other threads' if there are
 /// enough of them and the pool has grown since the last time.
 void Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept {
-    const std::uint64_t near =
-        depot_bytes_ + (own != nullptr ? own->idle_bytes() : 0);
+    const std::uint64_t near = depot_bytes_ + (own != nullptr ? own->idle_bytes() : 0);
     if (near >= bytes || (near != 0 && bytes >= always_flush_from)) {
         if (own != nullptr) flush(*own);
         flush_depot();
@@ -299,14 +301,16 @@ void Core::drop_magazine(ThreadMagazine& magazine) noexcept {
 Seizure::Seizure(Core& core) noexcept : core_(core) {
     if (!core.has_slot()) return;
     bool others = false;
-    for (ThreadMagazine* m = core.magazines_.first(); m != nullptr; m = Core::Magazines::after(*m)) {
+    for (ThreadMagazine* m = core.magazines_.first(); m != nullptr;
+         m = Core::Magazines::after(*m)) {
         // Relaxed: the barrier below orders it against the owner's `busy`.
         m->owner->slots[core.slot].store(nullptr, std::memory_order_relaxed);
         others |= m->owner != &thread_front;
     }
     if (!others || !barrier_available()) return;
     impose_barrier();
-    for (ThreadMagazine* m = core.magazines_.first(); m != nullptr; m = Core::Magazines::after(*m)) {
+    for (ThreadMagazine* m = core.magazines_.first(); m != nullptr;
+         m = Core::Magazines::after(*m)) {
         if (m->owner == &thread_front) continue;
         // Acquire: pairs with leave(); what the owner did before is seen from here on.
         while (m->owner->busy.load(std::memory_order_acquire) != 0) sched_yield();
@@ -315,7 +319,8 @@ Seizure::Seizure(Core& core) noexcept : core_(core) {
 
 Seizure::~Seizure() {
     if (!core_.fast()) return;
-    for (ThreadMagazine* m = core_.magazines_.first(); m != nullptr; m = Core::Magazines::after(*m)) {
+    for (ThreadMagazine* m = core_.magazines_.first(); m != nullptr;
+         m = Core::Magazines::after(*m)) {
         // Release: pairs with enter(); the owner sees what was done to its magazine.
         m->owner->slots[core_.slot].store(m, std::memory_order_release);
     }
@@ -374,8 +379,10 @@ void Registry::forget_thread(detail::ThreadFront& front) noexcept {
     const std::scoped_lock hold(lock_);
     for (Core* core = cores_.first(); core != nullptr; core = cores_.after(*core)) {
         Core::Lock lock(core->lock_);
-        front.slots[core->slot].store(nullptr, std::memory_order_relaxed);  // only this thread reads it
-        for (ThreadMagazine* m = core->magazines_.first(); m != nullptr; m = Core::Magazines::after(*m)) {
+        front.slots[core->slot].store(nullptr,
+                                      std::memory_order_relaxed);  // only this thread reads it
+        for (ThreadMagazine* m = core->magazines_.first(); m != nullptr;
+             m = Core::Magazines::after(*m)) {
             if (m->owner != &front) continue;
             core->drop_magazine(*m);
             core->enforce();
@@ -391,7 +398,8 @@ void Registry::forget_thread(detail::ThreadFront& front) noexcept {
 void Registry::before_fork() noexcept {
     Registry& registry = instance();
     registry.lock_.lock();
-    for (Core* core = registry.cores_.first(); core != nullptr; core = registry.cores_.after(*core)) {
+    for (Core* core = registry.cores_.first(); core != nullptr;
+         core = registry.cores_.after(*core)) {
         core->lock_.lock();
         const Seizure seizure(*core);
         core->forking_ = true;
@@ -402,7 +410,8 @@ void Registry::before_fork() noexcept {
 void Registry::after_fork_in_parent() noexcept {
     Registry& registry = instance();
     BlockStore::process_lock().unlock();
-    for (Core* core = registry.cores_.first(); core != nullptr; core = registry.cores_.after(*core)) {
+    for (Core* core = registry.cores_.first(); core != nullptr;
+         core = registry.cores_.after(*core)) {
         core->forking_ = false;
         core->lock_.unlock();
     }
@@ -413,7 +422,8 @@ void Registry::after_fork_in_child() noexcept {
     Registry& registry = instance();
     BlockStore::process_lock().unlock();
     renew_barrier();
-    for (Core* core = registry.cores_.first(); core != nullptr; core = registry.cores_.after(*core)) {
+    for (Core* core = registry.cores_.first(); core != nullptr;
+         core = registry.cores_.after(*core)) {
         core->forking_ = false;
         for (ThreadMagazine* m = core->magazines_.first(); m != nullptr;) {
             ThreadMagazine& magazine = *m;

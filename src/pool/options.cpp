@@ -34,9 +34,9 @@ void check_fit(const PoolOptions& options) {
                                   std::to_string(PTRDIFF_MAX) + " B");
         }
         if (fixed->bytes > options.max_bytes) {
-            throw InvalidArgument("a fixed block is larger than max_bytes: " +
-                                  exact_text_of_bytes(fixed->bytes) + ", max_bytes " +
-                                  exact_text_of_bytes(options.max_bytes));
+            throw InvalidArgument(
+                "a fixed block is larger than max_bytes: " + exact_text_of_bytes(fixed->bytes) +
+                ", max_bytes " + exact_text_of_bytes(options.max_bytes));
         }
         if (fixed->bytes > options.max_buffer_bytes) {
             throw InvalidArgument("a fixed block is larger than max_buffer_bytes: " +
@@ -86,8 +86,8 @@ void check_adopted(const PoolOptions& options, const void* data, std::size_t byt
     if (data == nullptr) throw InvalidArgument("adopted bytes have no address: null");
     const std::size_t least = std::holds_alternative<Elastic>(options.fit) ? smallest_grain : 1;
     if (bytes < least) {
-        throw InvalidArgument("adopted block is too small: " + std::to_string(bytes) + " B, least " +
-                              std::to_string(least) + " B");
+        throw InvalidArgument("adopted block is too small: " + std::to_string(bytes) +
+                              " B, least " + std::to_string(least) + " B");
     }
     if ((reinterpret_cast<std::uintptr_t>(data) & (options.alignment - 1)) != 0) {
         throw InvalidArgument("adopted bytes are not aligned as the pool's are: alignment " +
@@ -95,8 +95,9 @@ void check_adopted(const PoolOptions& options, const void* data, std::size_t byt
     }
     const auto* const fixed = std::get_if<FixedBlock>(&options.fit);
     if (fixed != nullptr && bytes != fixed->bytes) {
-        throw InvalidArgument("adopted block has not the fixed size: " + exact_text_of_bytes(bytes) +
-                              ", block " + exact_text_of_bytes(fixed->bytes));
+        throw InvalidArgument(
+            "adopted block has not the fixed size: " + exact_text_of_bytes(bytes) + ", block " +
+            exact_text_of_bytes(fixed->bytes));
     }
 }
 

@@ -34,7 +34,9 @@ void Pool::adopt(void* data, std::size_t bytes, std::function<void(void*)> delet
     core_of(*core_).adopt(data, bytes, std::move(deleter));
 }
 
-std::size_t Pool::trim(std::size_t keep_idle_bytes) { return core_of(*core_).trim(keep_idle_bytes); }
+std::size_t Pool::trim(std::size_t keep_idle_bytes) {
+    return core_of(*core_).trim(keep_idle_bytes);
+}
 
 void Pool::set_limits(const Limits& limits) { core_of(*core_).set_limits(limits); }
 

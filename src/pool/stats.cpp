@@ -28,10 +28,14 @@ constexpr std::array gauges = {
 };
 
 constexpr std::array counters = {
-    std::pair{"acquires", &PoolStats::acquires},       std::pair{"hits", &PoolStats::hits},
-    std::pair{"misses", &PoolStats::misses},           std::pair{"grows", &PoolStats::grows},
-    std::pair{"releases", &PoolStats::releases},       std::pair{"evictions", &PoolStats::evictions},
-    std::pair{"failures", &PoolStats::failures},       std::pair{"moves", &PoolStats::moves},
+    std::pair{"acquires", &PoolStats::acquires},
+    std::pair{"hits", &PoolStats::hits},
+    std::pair{"misses", &PoolStats::misses},
+    std::pair{"grows", &PoolStats::grows},
+    std::pair{"releases", &PoolStats::releases},
+    std::pair{"evictions", &PoolStats::evictions},
+    std::pair{"failures", &PoolStats::failures},
+    std::pair{"moves", &PoolStats::moves},
     std::pair{"moved_bytes", &PoolStats::moved_bytes},
 };
 
@@ -89,8 +93,8 @@ Totals Core::note_peaks(ThreadMagazine* magazine) noexcept {
     // No sign until idle bytes pass the allowance or either gauge its peak ...
     const std::uint64_t most_bytes =
         std::min(magazine->allowance, bytes + (idle_peak_ - now.idle_bytes));
-    const std::uint64_t most_blocks =
-        std::min(blocks + (idle_buffers_peak_ - now.idle_buffers), detail::load_limit / load_grain - 1);
+    const std::uint64_t most_blocks = std::min(blocks + (idle_buffers_peak_ - now.idle_buffers),
+                                               detail::load_limit / load_grain - 1);
     magazine->above = load_signs - load_of(load_grain, 1) - load_of(most_bytes, most_blocks);
     // ... or fall so far that what is lent passes its peak.
     const std::uint64_t least_bytes = less_or_zero(bytes, lent_peak_ - now.lent_bytes);
@@ -155,13 +159,15 @@ std::string PoolStats::json() const {
 
 std::ostream& operator<<(std::ostream& out, const PoolStats& stats) {
     std::ostringstream text;
-    const auto row = [&text](const std::string& name, const std::string& now, const std::string& peak) {
+    const auto row = [&text](const std::string& name, const std::string& now,
+                             const std::string& peak) {
         text << "  " << name << std::string(18 - name.size(), ' ')
              << std::string(14 - std::min<std::size_t>(14, now.size()), ' ') << now
              << std::string(14 - std::min<std::size_t>(14, peak.size()), ' ') << peak << '\n';
     };
-    text << "acquires " << stats.acquires << " = hits " << stats.hits << " + misses " << stats.misses
-         << " (hit rate " << static_cast<int>(stats.hit_rate() * 1000) / 10.0 << " %)\n"
+    text << "acquires " << stats.acquires << " = hits " << stats.hits << " + misses "
+         << stats.misses << " (hit rate " << static_cast<int>(stats.hit_rate() * 1000) / 10.0
+         << " %)\n"
          << "releases " << stats.releases << ", grows " << stats.grows << ", failures "
          << stats.failures << ", moves " << stats.moves << " (" << text_of_bytes(stats.moved_bytes)
          << ")\nevictions " << stats.evictions;

@@ -17,8 +17,8 @@ namespace {
 class Gift {
 public:
     explicit Gift(std::size_t bytes = block_bytes)
-        : data_(::operator new(bytes, std::align_val_t{4_KiB})) {}
-    ~Gift() { ::operator delete(data_, std::align_val_t{4_KiB}); }
+        : data_(::operator new (bytes, std::align_val_t{4_KiB})) {}
+    ~Gift() { ::operator delete (data_, std::align_val_t{4_KiB}); }
     Gift(const Gift&) = delete;
     Gift& operator=(const Gift&) = delete;
 

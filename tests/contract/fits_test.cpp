@@ -222,8 +222,7 @@ TEST(FixedBlockPool, AnyBlockServesAnyRequest) {
 TEST(FixedBlockPool, RefusesLargerRequests) {
     Pool pool = with(FixedBlock{64_KiB});
 
-    const std::string text =
-        text_of<InvalidArgument>([&] { (void)pool.acquire(64_KiB + 1); });
+    const std::string text = text_of<InvalidArgument>([&] { (void)pool.acquire(64_KiB + 1); });
 
     EXPECT_TRUE(mentions_bytes(text, 64_KiB + 1)) << text;
     EXPECT_TRUE(mentions_bytes(text, 64_KiB)) << text;

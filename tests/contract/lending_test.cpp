@@ -27,9 +27,9 @@ void expect_apart(const std::vector<Buffer>& buffers) {
     }
 }
 
-const std::vector<std::size_t> many_sizes = {1,      8,      63,      64,       65,      1000,
-                                             4095,   4096,   4097,    16_KiB,   32_KiB,  32_KiB + 1,
-                                             100000, 1_MiB,  1_MiB + 1, 3000000, 5_MiB + 77};
+const std::vector<std::size_t> many_sizes = {
+    1,      8,      63,         64,     65,    1000,      4095,    4096,      4097,
+    16_KiB, 32_KiB, 32_KiB + 1, 100000, 1_MiB, 1_MiB + 1, 3000000, 5_MiB + 77};
 
 }  // namespace
 
@@ -313,7 +313,8 @@ TEST_P(PoolContract, LendsZeroesFromBytesThatWereUsedBefore) {
         write_pattern(zeroed.data(), zeroed.size(), 2);
     }
 
-    const Buffer first = pool.acquire_zeroed(block_bytes), second = pool.acquire_zeroed(block_bytes);
+    const Buffer first = pool.acquire_zeroed(block_bytes),
+                 second = pool.acquire_zeroed(block_bytes);
 
     EXPECT_EQ(pool.stats().hits, 2u);
     EXPECT_TRUE(all_zero(first.data(), first.size()));

@@ -146,7 +146,8 @@ TEST_P(PoolContract, KeepsAtMostMaxIdleBuffers) {
     std::vector<Buffer> lent;
     for (int i = 0; i < 9; ++i) lent.push_back(pool.acquire(block_bytes));
 
-    for (std::size_t i = 0; i < lent.size(); i += 2) {  // every other one, so that none are neighbours
+    for (std::size_t i = 0; i < lent.size();
+         i += 2) {  // every other one, so that none are neighbours
         lent[i].release();
         expect_reconciled(pool);
     }

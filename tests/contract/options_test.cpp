@@ -21,8 +21,8 @@ std::string refusal(const PoolOptions& options) {
 }  // namespace
 
 TEST(PoolOptions, RefuseAnAlignmentThatIsNoPowerOfTwo) {
-    for (const std::size_t alignment : {std::size_t{0}, std::size_t{3}, std::size_t{48},
-                                        std::size_t{96}, 64_KiB + 1}) {
+    for (const std::size_t alignment :
+         {std::size_t{0}, std::size_t{3}, std::size_t{48}, std::size_t{96}, 64_KiB + 1}) {
         const std::string text = refusal({.alignment = alignment});
 
         EXPECT_TRUE(mentions(text, "alignment")) << text;

@@ -46,8 +46,7 @@ TEST_P(PoolContract, RefusesToTakeBackABufferTwice) {
     pool.release(std::move(buffer));
     const PoolStats before = pool.stats();
 
-    const std::string text =
-        text_of<InvalidArgument>([&] { pool.release(std::move(twin.get())); });
+    const std::string text = text_of<InvalidArgument>([&] { pool.release(std::move(twin.get())); });
 
     EXPECT_TRUE(mentions(text, "already released")) << text;
     EXPECT_EQ(pool.stats(), before);
@@ -61,8 +60,7 @@ TEST_P(PoolContract, RefusesAStaleBufferWhoseBytesAreLentAgain) {
     const Buffer next_borrower = pool.acquire(block_bytes);
     const PoolStats before = pool.stats();
 
-    const std::string text =
-        text_of<InvalidArgument>([&] { pool.release(std::move(twin.get())); });
+    const std::string text = text_of<InvalidArgument>([&] { pool.release(std::move(twin.get())); });
 
     EXPECT_TRUE(mentions(text, "already released")) << text;
     EXPECT_EQ(pool.stats(), before);

@@ -94,13 +94,14 @@ protected:
 
 TEST_P(FailEveryAllocation, OfMakingAPool) {
     struct Nothing {};
-    const Outcomes outcomes = fail_each(
-        [] { return std::make_unique<Nothing>(); },
-        [](Nothing&) {
-            const Pool pool{Memory::host(),
-                            {.name = "a name too long to be stored in place", .fit = GetParam().fit}};
-        },
-        [](Nothing&, bool) {});
+    const Outcomes outcomes =
+        fail_each([] { return std::make_unique<Nothing>(); },
+                  [](Nothing&) {
+                      const Pool pool{
+                          Memory::host(),
+                          {.name = "a name too long to be stored in place", .fit = GetParam().fit}};
+                  },
+                  [](Nothing&, bool) {});
 
     EXPECT_GT(outcomes.failed, 0);
     EXPECT_GT(outcomes.succeeded, 0);
@@ -202,9 +203,7 @@ TEST_P(FailEveryAllocation, OfAdopting) {
 
     const Outcomes outcomes = fail_each(
         make(),
-        [&](Subject& s) {
-            s.pool.adopt(gift, block_bytes, [captured](void*) { ++deleted; });
-        },
+        [&](Subject& s) { s.pool.adopt(gift, block_bytes, [captured](void*) { ++deleted; }); },
         [&](Subject& s, bool thrown) {
             adopted += !thrown;
             s.expect_usable();

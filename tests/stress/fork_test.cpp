@@ -98,9 +98,8 @@ TEST_F(ForkTest, LeavesEveryPoolUsable) {
     std::vector<Pool> pools;
     for (int i = 0; i < 40; ++i) pools.emplace_back(Memory::host(), PoolOptions{.fit = ExactFit{}});
     for (Pool& pool : pools) (void)pool.acquire(64_KiB);
-    const Meanwhile churn([&, k = std::size_t{0}]() mutable {
-        (void)pools[++k % pools.size()].acquire(64_KiB);
-    });
+    const Meanwhile churn(
+        [&, k = std::size_t{0}]() mutable { (void)pools[++k % pools.size()].acquire(64_KiB); });
 
     for (std::uint64_t i = 0; i < scaled(20); ++i) {
         expect_fine(in_child([&] {
@@ -183,7 +182,8 @@ struct Keeper {
 [[noreturn]] void exit_with_threads_in_the_default_pool() {
     for (int i = 0; i < 3; ++i) {
         std::thread([] {
-            for (std::uint64_t k = 0;; ++k) (void)default_pool().acquire(1 + scrambled(k) % 100'000);
+            for (std::uint64_t k = 0;; ++k)
+                (void)default_pool().acquire(1 + scrambled(k) % 100'000);
         }).detach();
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

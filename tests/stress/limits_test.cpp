@@ -60,7 +60,8 @@ void churn(Pool& pool, std::uint64_t seed, const std::atomic<bool>& stop) {
         Buffer& slot = lent[scrambled(k) % lent.size()];
         slot.release();
         if (scrambled(k) % 5 == 0) continue;
-        slot = pool.try_acquire(1 + scrambled(k + 7) % (std::size_t{64} << (scrambled(k + 3) % 11)));
+        slot =
+            pool.try_acquire(1 + scrambled(k + 7) % (std::size_t{64} << (scrambled(k + 3) % 11)));
     }
 }
 
@@ -97,7 +98,8 @@ TEST_P(LimitStress, HoldsInEverySnapshot) {
 INSTANTIATE_TEST_SUITE_P(Of, LimitStress,
                          testing::Combine(testing::ValuesIn(limit_cases()),
                                           testing::Values(FitCase{"Elastic", Elastic{}},
-                                                          FitCase{"BestFit", BestFit{.max_waste = 0.5}})),
+                                                          FitCase{"BestFit",
+                                                                  BestFit{.max_waste = 0.5}})),
                          [](const auto& c) { return name_of(c); });
 
 TEST(LimitsOfTwoPools, StayWithinTheirMemory) {

@@ -43,8 +43,9 @@ public:
         wrong_.clear();
         act();
         look();
-        return wrong_.empty() ? "" : "after '" + std::string(doing_) + "' on " + setup_.describe() +
-                                         "\n" + wrong_;
+        return wrong_.empty()
+                   ? ""
+                   : "after '" + std::string(doing_) + "' on " + setup_.describe() + "\n" + wrong_;
     }
     [[nodiscard]] const Setup& setup() const { return setup_; }
 
@@ -131,7 +132,8 @@ private:
         const bool hit = now.hits == before_.hits + 1;
         if (whole_blocks_) {
             const std::optional<std::size_t> block = whole_blocks_->take(bytes, type);
-            expect(hit == block.has_value(), block ? "this should be a hit" : "this should be a miss");
+            expect(hit == block.has_value(),
+                   block ? "this should be a hit" : "this should be a miss");
             expect(capacity == block.value_or(whole_blocks_->bytes_of_new_block(bytes)),
                    "the block is the one that the fit names");
         }
@@ -181,7 +183,8 @@ private:
     void grow_a_vector() {
         doing_ = "grow a vector";
         if (!setup_.has_bytes()) return;
-        const std::size_t count = choices_.below(std::min<std::size_t>(setup_.largest_request, 9000));
+        const std::size_t count =
+            choices_.below(std::min<std::size_t>(setup_.largest_request, 9000));
         std::optional<Vector<char>> vector(std::in_place, pool_);
         std::size_t asked = 0, block = 0;  // of the buffer it has
         try {
@@ -223,8 +226,9 @@ private:
         const std::size_t bytes =
             fixed != nullptr ? fixed->bytes : grain * (1 + choices_.below(64));
         if (bytes % grain != 0) return;
-        void* const data = ::operator new(bytes, std::align_val_t{grain});
-        pool_.adopt(data, bytes, [grain](void* d) { ::operator delete(d, std::align_val_t{grain}); });
+        void* const data = ::operator new (bytes, std::align_val_t{grain});
+        pool_.adopt(data, bytes,
+                    [grain](void* d) { ::operator delete (d, std::align_val_t{grain}); });
         if (whole_blocks_) whole_blocks_->give(bytes, 0);
     }
 
@@ -236,7 +240,8 @@ private:
         expect(now.idle_bytes.now <= keep, "trim leaves at most what it may");
         expect(time_matters() || given_back == before_.held_bytes.now - now.held_bytes.now,
                "trim returns what it gave back");
-        if (whole_blocks_) expect(whole_blocks_->trim(keep) == given_back, "trim gives back this much");
+        if (whole_blocks_)
+            expect(whole_blocks_->trim(keep) == given_back, "trim gives back this much");
     }
 
     void set_limits() {

@@ -19,7 +19,7 @@ namespace cistern::test {
 struct Setup {
     Memory memory = Memory::simulated();
     PoolOptions options{};
-    bool memory_is_small = false;            // may run out before a limit is reached
+    bool memory_is_small = false;  // may run out before a limit is reached
     std::size_t largest_request = 4_MiB;
     std::shared_ptr<const void> keep_alive{};
     const Outstanding* outstanding = nullptr;  // what the memory has handed out, if it can tell
@@ -46,9 +46,11 @@ struct Setup {
     }
     /// A few favourite sizes, so that blocks are found again, and any other.
     [[nodiscard]] std::size_t choose_bytes(Choices& choices) const {
-        constexpr std::size_t favourites[] = {1, 64, 100, 1_KiB, 1_KiB + 1, 10'000, 64_KiB, 640_KiB};
-        const std::size_t bytes = choices.one_in(2) ? favourites[choices.below(std::size(favourites))]
-                                                    : choices.size_below(largest_request);
+        constexpr std::size_t favourites[] = {1,         64,     100,    1_KiB,
+                                              1_KiB + 1, 10'000, 64_KiB, 640_KiB};
+        const std::size_t bytes = choices.one_in(2)
+                                      ? favourites[choices.below(std::size(favourites))]
+                                      : choices.size_below(largest_request);
         return std::min(bytes, largest_request);
     }
     [[nodiscard]] std::string describe() const {
@@ -73,7 +75,8 @@ inline Limits choose_limits(Choices& choices, const Fit& fit, bool predictable) 
     if (!predictable && choices.one_in(2)) {
         limits.max_bytes = std::max(block, 1_MiB + choices.size_below(64_MiB));
     }
-    if (choices.one_in(2)) limits.max_idle_bytes = choices.one_in(8) ? 0 : choices.size_below(32_MiB);
+    if (choices.one_in(2))
+        limits.max_idle_bytes = choices.one_in(8) ? 0 : choices.size_below(32_MiB);
     if (choices.one_in(4)) limits.max_idle_buffers = choices.below(20);
     if (choices.one_in(4)) {
         limits.max_buffer_bytes = std::max(block, choices.size_below(4_MiB));
@@ -89,8 +92,12 @@ inline Limits choose_limits(Choices& choices, const Fit& fit, bool predictable) 
 
 inline void choose_memory(Choices& choices, Setup& setup) {
     switch (choices.below(6)) {
-        case 0: setup.memory = Memory::host(); break;
-        case 1: setup.memory = Memory::host({.huge_pages = false}); break;
+        case 0:
+            setup.memory = Memory::host();
+            break;
+        case 1:
+            setup.memory = Memory::host({.huge_pages = false});
+            break;
         case 2: {
             auto resource = std::make_shared<CountingResource>();
             setup.memory = Memory::from(*resource);
@@ -105,7 +112,9 @@ inline void choose_memory(Choices& choices, Setup& setup) {
             setup.keep_alive = std::move(source);
             break;
         }
-        case 4: setup.memory = Memory::simulated(); break;
+        case 4:
+            setup.memory = Memory::simulated();
+            break;
         default:
             setup.memory = Memory::simulated({.capacity = 8_MiB});
             setup.memory_is_small = true;
@@ -118,13 +127,18 @@ inline Setup choose_setup(Choices& choices) {
     choose_memory(choices, setup);
     PoolOptions& options = setup.options;
     switch (choices.below(5)) {
-        case 0: options.fit = ExactFit{}; break;
-        case 1: options.fit = BestFit{static_cast<double>(choices.below(5)) / 4}; break;
+        case 0:
+            options.fit = ExactFit{};
+            break;
+        case 1:
+            options.fit = BestFit{static_cast<double>(choices.below(5)) / 4};
+            break;
         case 2:
             options.fit = FixedBlock{64 + choices.size_below(256_KiB)};
             setup.largest_request = std::get<FixedBlock>(options.fit).bytes;
             break;
-        default: break;
+        default:
+            break;
     }
     options.alignment = alignments[choices.below(std::size(alignments))];
     options.evict = static_cast<Evict>(choices.below(3));

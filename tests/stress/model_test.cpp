@@ -1,6 +1,8 @@
 // The pool against the reference over long random sequences. CISTERN_MODEL_OPS says how long,
 // CISTERN_SEED repeats a failure.
 
+#include "stress/model.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -8,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "stress/model.hpp"
 #include "support/scale.hpp"
 
 namespace cistern::test {
@@ -75,7 +76,11 @@ private:
 class Worker {
 public:
     Worker(Pool pool, const Setup& setup, Exchange& exchange, std::uint64_t seed)
-        : pool_(std::move(pool)), setup_(setup), exchange_(exchange), choices_(seed), seed_(seed << 32) {}
+        : pool_(std::move(pool)),
+          setup_(setup),
+          exchange_(exchange),
+          choices_(seed),
+          seed_(seed << 32) {}
 
     void work(std::uint64_t steps) {
         for (std::uint64_t i = 0; i < steps && wrong_.empty(); ++i) {

@@ -1,5 +1,7 @@
 // Threads that come and go, buffers that wander among them, more pools than have a fast slot.
 
+#include "support/threads.hpp"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,7 +19,6 @@
 #include "support/reconcile.hpp"
 #include "support/scale.hpp"
 #include "support/sources.hpp"
-#include "support/threads.hpp"
 
 namespace cistern::test {
 
@@ -180,7 +181,8 @@ TEST(Threads, UseMorePoolsThanHaveAFastSlot) {
     constexpr std::size_t count = 50;
     std::vector<Pool> pools;
     for (std::size_t i = 0; i < count; ++i) {
-        pools.emplace_back(Memory::host(), PoolOptions{.name = "pool of many " + std::to_string(i)});
+        pools.emplace_back(Memory::host(),
+                           PoolOptions{.name = "pool of many " + std::to_string(i)});
     }
     std::atomic<int> damaged{0};
 
@@ -231,7 +233,8 @@ TEST(Threads, TrimAndChangeLimitsUnderEachOther) {
     Pool pool;
     std::atomic<int> damaged{0};
     {
-        const Meanwhile trims([&] { pool.trim(scrambled(reinterpret_cast<std::uintptr_t>(&pool)) % 4_MiB); });
+        const Meanwhile trims(
+            [&] { pool.trim(scrambled(reinterpret_cast<std::uintptr_t>(&pool)) % 4_MiB); });
         const Meanwhile limits([&, k = std::uint64_t{0}]() mutable {
             pool.set_limits({.max_idle_bytes = scrambled(++k) % 8_MiB});
         });

@@ -16,8 +16,8 @@ public:
     bool one_in(std::uint64_t n) { return below(n) == 0; }
     /// Returns a size with every order of magnitude equally likely, at least 1 and below `limit`.
     std::size_t size_below(std::size_t limit) {
-        const std::size_t magnitude = std::size_t{2} << below(static_cast<std::uint64_t>(
-                                          63 - __builtin_clzll(limit)));
+        const std::size_t magnitude =
+            std::size_t{2} << below(static_cast<std::uint64_t>(63 - __builtin_clzll(limit)));
         return 1 + below(magnitude < limit ? magnitude : limit - 1);
     }
 };

@@ -40,9 +40,14 @@ inline constexpr std::size_t block_bytes = std::size_t{64} << 10;
 
 inline std::vector<MemoryCase> all_memories() {
     return {
-        {"Host", [] { return MemoryUnderTest{Memory::host(), nullptr}; }},
+        {"Host",
+         [] {
+             return MemoryUnderTest{Memory::host(), nullptr};
+         }},
         {"HostWithoutHugePages",
-         [] { return MemoryUnderTest{Memory::host({.huge_pages = false}), nullptr}; }},
+         [] {
+             return MemoryUnderTest{Memory::host({.huge_pages = false}), nullptr};
+         }},
         {"PmrNewDelete",
          [] {
              auto resource = std::make_shared<CountingResource>();
@@ -53,7 +58,10 @@ inline std::vector<MemoryCase> all_memories() {
              auto source = std::make_shared<FailingSource>();
              return MemoryUnderTest{Memory(source), source, &source->outstanding()};
          }},
-        {"Simulated", [] { return MemoryUnderTest{Memory::simulated(), nullptr}; }},
+        {"Simulated",
+         [] {
+             return MemoryUnderTest{Memory::simulated(), nullptr};
+         }},
     };
 }
 
@@ -65,9 +73,8 @@ inline std::vector<FitCase> whole_block_fits() {
 
 /// The fits that serve requests of any size.
 inline std::vector<FitCase> any_size_fits() {
-    return {{"Elastic", Elastic{}},
-            {"ExactFit", ExactFit{}},
-            {"BestFit", BestFit{.max_waste = 0.25}}};
+    return {
+        {"Elastic", Elastic{}}, {"ExactFit", ExactFit{}}, {"BestFit", BestFit{.max_waste = 0.25}}};
 }
 
 inline std::vector<FitCase> all_fits() {

@@ -73,7 +73,8 @@ public:
         for (const Idle& block : idle_) {
             if (options_.separate_types && block.type != type) continue;
             if (!allows(block.bytes, bytes)) continue;
-            if (best == nullptr || block.bytes <= best->bytes) best = &block;  // later ones are younger
+            if (best == nullptr || block.bytes <= best->bytes)
+                best = &block;  // later ones are younger
         }
         if (best == nullptr) return std::nullopt;
         const std::size_t served = best->bytes;
@@ -148,9 +149,12 @@ private:
     [[nodiscard]] const Idle* victim() const {
         const auto smaller = [](const Idle& a, const Idle& b) { return a.bytes < b.bytes; };
         switch (options_.evict) {
-            case Evict::smallest: return &*std::min_element(idle_.begin(), idle_.end(), smaller);
-            case Evict::largest: return &*std::max_element(idle_.begin(), idle_.end(), smaller);
-            default: return idle_.data();
+            case Evict::smallest:
+                return &*std::min_element(idle_.begin(), idle_.end(), smaller);
+            case Evict::largest:
+                return &*std::max_element(idle_.begin(), idle_.end(), smaller);
+            default:
+                return idle_.data();
         }
     }
     void enforce() {

@@ -14,7 +14,8 @@ inline std::uint64_t amount(const char* variable, std::uint64_t usual) {
     if (const char* const text = std::getenv(variable)) return std::stoull(text);
     const char* const text = std::getenv("CISTERN_TEST_SCALE");
     const double scale = text != nullptr ? std::stod(text) : 1.0;
-    return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(usual) * scale));
+    return std::max<std::uint64_t>(1,
+                                   static_cast<std::uint64_t>(static_cast<double>(usual) * scale));
 }
 
 inline std::uint64_t scaled(std::uint64_t usual) { return amount("", usual); }

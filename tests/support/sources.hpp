@@ -39,13 +39,13 @@ public:
 
     void* allocate(std::size_t bytes, std::size_t alignment) override {
         if (requests_.fetch_add(1) >= fail_from_.load() || is_over_capacity(bytes)) return nullptr;
-        void* const data = ::operator new(bytes, std::align_val_t{alignment}, std::nothrow);
+        void* const data = ::operator new (bytes, std::align_val_t{alignment}, std::nothrow);
         if (data != nullptr) outstanding_.lend(bytes);
         return data;
     }
     void deallocate(void* data, std::size_t bytes, std::size_t alignment) noexcept override {
         outstanding_.take_back(bytes);
-        ::operator delete(data, std::align_val_t{alignment});
+        ::operator delete (data, std::align_val_t{alignment});
     }
     [[nodiscard]] std::string name() const override { return "mine"; }
 

@@ -14,7 +14,8 @@ using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::Ro
 using Map = Eigen::Map<RowMajor, Eigen::Aligned64>;
 
 Map mapped(const Array<double, 2>& a) {
-    return {a.data(), static_cast<Eigen::Index>(a.extent(0)), static_cast<Eigen::Index>(a.extent(1))};
+    return {a.data(), static_cast<Eigen::Index>(a.extent(0)),
+            static_cast<Eigen::Index>(a.extent(1))};
 }
 
 Eigen::Map<Eigen::VectorXd, Eigen::Aligned64> mapped(const Array<double, 1>& a) {

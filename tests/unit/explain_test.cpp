@@ -23,7 +23,8 @@ namespace {
 using nlohmann::json;
 
 void expect_sums(const Explanation& e, const PoolStats& s) {
-    std::uint64_t lent_buffers = 0, lent = 0, idle_buffers = 0, idle = 0, aged_buffers = 0, aged = 0;
+    std::uint64_t lent_buffers = 0, lent = 0, idle_buffers = 0, idle = 0, aged_buffers = 0,
+                  aged = 0;
     for (const ClassReport& row : e.classes) {
         lent_buffers += row.lent_buffers;
         lent += row.lent_bytes;
@@ -47,17 +48,18 @@ void expect_sums(const Explanation& e, const PoolStats& s) {
     EXPECT_EQ(e.idle_bytes, s.idle_bytes.now);
     EXPECT_EQ(e.held_bytes, s.held_bytes.now);
     EXPECT_EQ(e.magazine_bytes + e.arena_bytes, s.idle_bytes.now);
-    EXPECT_TRUE(std::is_sorted(e.classes.begin(), e.classes.end(), [](const auto& a, const auto& b) {
-        return a.up_to_bytes < b.up_to_bytes;
-    }));
+    EXPECT_TRUE(
+        std::is_sorted(e.classes.begin(), e.classes.end(),
+                       [](const auto& a, const auto& b) { return a.up_to_bytes < b.up_to_bytes; }));
     EXPECT_TRUE(std::is_sorted(e.ages.begin(), e.ages.end(), [](const auto& a, const auto& b) {
         return a.at_least < b.at_least;
     }));
 }
 
 std::string sentences(const Explanation& e) {
-    return std::accumulate(e.why.begin(), e.why.end(), std::string{},
-                           [](std::string all, const std::string& one) { return all + one + "\n"; });
+    return std::accumulate(
+        e.why.begin(), e.why.end(), std::string{},
+        [](std::string all, const std::string& one) { return all + one + "\n"; });
 }
 
 class ExplainTest : public testing::TestWithParam<FitCase> {

@@ -151,8 +151,8 @@ namespace {
 
 struct Setting {
     const char* name;
-    const char* text;        // of CISTERN_MAX_IDLE_BYTES
-    std::size_t expected;    // `fallback` for half of what the process may use
+    const char* text;      // of CISTERN_MAX_IDLE_BYTES
+    std::size_t expected;  // `fallback` for half of what the process may use
     friend void PrintTo(const Setting& s, std::ostream* out) { *out << "'" << s.text << "'"; }
 };
 
@@ -180,19 +180,18 @@ TEST_P(MaxIdleBytesDeathTest, IsReadAsUnsignedBytesOrIgnored) {
     EXPECT_EXIT(exit_saying_if_it_holds(), testing::ExitedWithCode(0), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, MaxIdleBytesDeathTest,
-                         testing::Values(Setting{"ANumber", "1048576", 1_MiB},
-                                         Setting{"Zero", "0", 0},
-                                         Setting{"NoLimit", "18446744073709551615", no_limit},
-                                         Setting{"Nothing", "", fallback},
-                                         Setting{"ANegativeNumber", "-1", fallback},
-                                         Setting{"AWord", "plenty", fallback},
-                                         Setting{"ANumberAndAWord", "64MiB", fallback},
-                                         Setting{"AFraction", "1.5", fallback},
-                                         Setting{"AHexadecimalNumber", "0x100", fallback},
-                                         Setting{"TooMuch", "18446744073709551616", fallback},
-                                         Setting{"FarTooMuch", "99999999999999999999999", fallback}),
-                         [](const auto& c) { return std::string(c.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Of, MaxIdleBytesDeathTest,
+    testing::Values(Setting{"ANumber", "1048576", 1_MiB}, Setting{"Zero", "0", 0},
+                    Setting{"NoLimit", "18446744073709551615", no_limit},
+                    Setting{"Nothing", "", fallback}, Setting{"ANegativeNumber", "-1", fallback},
+                    Setting{"AWord", "plenty", fallback},
+                    Setting{"ANumberAndAWord", "64MiB", fallback},
+                    Setting{"AFraction", "1.5", fallback},
+                    Setting{"AHexadecimalNumber", "0x100", fallback},
+                    Setting{"TooMuch", "18446744073709551616", fallback},
+                    Setting{"FarTooMuch", "99999999999999999999999", fallback}),
+    [](const auto& c) { return std::string(c.param.name); });
 
 TEST(DefaultMaxIdleBytes, IsHalfOfWhatTheProcessMayUse) {
     if (std::getenv("CISTERN_MAX_IDLE_BYTES") != nullptr) GTEST_SKIP() << "it is set";

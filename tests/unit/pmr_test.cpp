@@ -62,11 +62,12 @@ TEST_F(PmrTest, AMapOfStringsLivesInThePool) {
     {
         std::pmr::map<std::pmr::string, int> words{&resource};
         for (int i = 0; i < 1000; ++i) {
-            words.emplace("a long enough key, so that it is no short string, " + std::to_string(i), i);
+            words.emplace("a long enough key, so that it is no short string, " + std::to_string(i),
+                          i);
         }
         for (int i = 0; i < 1000; i += 2) {
-            words.erase(std::pmr::string{
-                "a long enough key, so that it is no short string, " + std::to_string(i)});
+            words.erase(std::pmr::string{"a long enough key, so that it is no short string, " +
+                                         std::to_string(i)});
         }
         EXPECT_EQ(words.size(), 500u);
         EXPECT_EQ(words.begin()->first.get_allocator().resource(), &resource);

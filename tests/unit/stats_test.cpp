@@ -58,9 +58,7 @@ TEST(Stats, HitRateIsTheShareOfHits) {
     EXPECT_EQ(s.hit_rate(), 0.75);
 }
 
-TEST(Stats, EvictionsSumUp) {
-    EXPECT_EQ((Evictions{1, 20, 300, 4000, 50000}.total()), 54321u);
-}
+TEST(Stats, EvictionsSumUp) { EXPECT_EQ((Evictions{1, 20, 300, 4000, 50000}.total()), 54321u); }
 
 TEST(Stats, AsJsonHasEveryNumber) {
     const json parsed = json::parse(distinct().json());
@@ -101,7 +99,8 @@ TEST(Stats, PrintedShowEveryGaugeAndCounter) {
                                    "releases", "evictions", "failures"}) {
         EXPECT_TRUE(mentions(text, word)) << word << " is missing in\n" << text;
     }
-    for (const char* const number : {"1001", "1002", "1003", "1005", "1006", "1007", "1031", "1035"}) {
+    for (const char* const number :
+         {"1001", "1002", "1003", "1005", "1006", "1007", "1031", "1035"}) {
         EXPECT_TRUE(mentions(text, number)) << number << " is missing in\n" << text;
     }
 }
@@ -109,8 +108,8 @@ TEST(Stats, PrintedShowEveryGaugeAndCounter) {
 TEST(Stats, PrintedNameTheLimitThatEvicted) {
     const std::string text = printed(distinct());
 
-    for (const char* const limit : {"max_bytes", "max_idle_bytes", "max_idle_buffers",
-                                    "max_buffer_bytes", "max_idle_age"}) {
+    for (const char* const limit :
+         {"max_bytes", "max_idle_bytes", "max_idle_buffers", "max_buffer_bytes", "max_idle_age"}) {
         EXPECT_TRUE(mentions(text, limit)) << limit << " is missing in\n" << text;
     }
 }

@@ -1,5 +1,7 @@
 // xtensor as a client: adapted pool arrays, and containers that allocate from a pool.
 
+#include "xtensor/xtensor.hpp"
+
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -10,7 +12,6 @@
 #include "xtensor/xbuilder.hpp"
 #include "xtensor/xmath.hpp"
 #include "xtensor/xnoalias.hpp"
-#include "xtensor/xtensor.hpp"
 #include "xtensor/xview.hpp"
 
 namespace cistern::test {
@@ -44,8 +45,7 @@ TEST(XtensorOnPoolArrays, ComputesAsPlainXtensorDoes) {
     Pool pool;
     const xt::xtensor<double, 2> left = xt::arange<double>(0, 60).reshape({6, 10});
     const xt::xtensor<double, 2> right = xt::ones<double>({6, 10}) * 3.0;
-    auto [a, b, c] =
-        pool.arrays(shape<double>(6, 10), shape<double>(6, 10), shape<double>(6, 10));
+    auto [a, b, c] = pool.arrays(shape<double>(6, 10), shape<double>(6, 10), shape<double>(6, 10));
     auto x = adapted(a), y = adapted(b), z = adapted(c);
     x = left;
     y = right;

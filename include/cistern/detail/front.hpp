@@ -52,8 +52,8 @@ struct BlockFront {
 
 /// The part of a pool that the fast path reads. Constant while the pool lives.
 struct CoreFront {
-    std::uint32_t slot = 0;        // which slot of ThreadFront; the last one is never filled
-    std::size_t grain_mask = 63;   // sizes are multiples of grain_mask + 1
+    std::uint32_t slot = 0;       // which slot of ThreadFront; the last one is never filled
+    std::size_t grain_mask = 63;  // sizes are multiples of grain_mask + 1
 };
 
 inline constexpr std::size_t class_count = 512;
@@ -99,8 +99,8 @@ private:
 
 struct alignas(128) Magazine {
     Count hits;
-    Count taken, given;              // Loads, of all blocks ever
-    Count asked, returned;           // bytes that users asked for, and gave back
+    Count taken, given;     // Loads, of all blocks ever
+    Count asked, returned;  // bytes that users asked for, and gave back
     // Adding what is in the magazine to `above` sets a sign where it exceeds what this thread is
     // allowed or would be a new peak of idle; taking it from `below` does where it would be a new
     // peak of lent. Then the slow path looks.
@@ -156,28 +156,33 @@ void note_peak(CoreFront& core) noexcept;
 [[gnu::always_inline]] inline Loan take(CoreFront& core, std::size_t bytes, std::size_t type = 0,
                                         bool may_fail = false) {
     Magazine* const magazine = enter(core);
-    if (magazine == nullptr) [[unlikely]] return take_slow(core, bytes, type, may_fail);
+    if (magazine == nullptr) [[unlikely]]
+        return take_slow(core, bytes, type, may_fail);
     const std::size_t last = (bytes - 1) | core.grain_mask;
     const std::size_t rack = rack_of_last(last);
     BlockFront*& top = magazine->rack_at(rack).top;
     BlockFront* const block = top;
-    if (block->bytes <= last) [[unlikely]] return take_slow(core, bytes, type, may_fail);
+    if (block->bytes <= last) [[unlikely]]
+        return take_slow(core, bytes, type, may_fail);
     top = &no_block;
     magazine->hits.add(1);
     magazine->asked.add(bytes);
     const Load taken = magazine->taken.now() + block->load;
     magazine->taken.set(taken);
     const Load peak = magazine->below - magazine->given.now() + taken;
-    if ((peak & load_signs) != 0) [[unlikely]] note_peak(core);
+    if ((peak & load_signs) != 0) [[unlikely]]
+        note_peak(core);
     leave();
     return {block, rack};
 }
 
 /// Takes a block back. `bytes` is what was asked for when it was lent.
-[[gnu::always_inline]] inline void give(CoreFront& core, BlockFront& block, std::uint64_t generation,
-                                        std::size_t bytes, std::size_t rack_offset) noexcept {
+[[gnu::always_inline]] inline void give(CoreFront& core, BlockFront& block,
+                                        std::uint64_t generation, std::size_t bytes,
+                                        std::size_t rack_offset) noexcept {
     Magazine* const magazine = enter(core);
-    if (magazine == nullptr) [[unlikely]] return give_slow(core, block, generation, bytes);
+    if (magazine == nullptr) [[unlikely]]
+        return give_slow(core, block, generation, bytes);
     const Load given = magazine->given.now() + block.load;
     const Load over = given - magazine->taken.now() + magazine->above;
     if (block.generation != generation || (over & load_signs) != 0) [[unlikely]] {
