@@ -23,6 +23,12 @@
 namespace bench {
 namespace {
 
+#if defined(__OPTIMIZE__)
+constexpr bool optimised = true;
+#else
+constexpr bool optimised = false;
+#endif
+
 struct Options {
     std::string json, filter;
     bool quick = false, check = false, list = false;
@@ -75,9 +81,7 @@ void print_heading() {
     fmt::print("{}, {} cores, Linux {}, huge pages: {}\n", facts["cpu"].get<std::string>(),
                facts["cores"].get<int>(), facts["kernel"].get<std::string>(),
                facts["transparent_hugepage"].get<std::string>());
-#if !defined(__OPTIMIZE__)
-    fmt::print("Built without optimisation: the figures mean little.\n");
-#endif
+    if (!optimised) fmt::print("Built without optimisation: the figures mean little.\n");
 }
 
 int run(const Options& options) {

@@ -52,7 +52,6 @@ struct Group {
     std::string reference;  // what the floor's worker runs in this group; empty for none
     Take take = Take::best;
     std::vector<Case> cases = {};
-    std::string notes = {};
 };
 
 /// Returns all groups; `quick` for fewer and shorter rounds.

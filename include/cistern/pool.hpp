@@ -53,7 +53,8 @@ struct Limits {
     std::size_t max_idle_bytes = default_max_idle_bytes();
     std::size_t max_idle_buffers = no_limit;
     std::size_t max_buffer_bytes = no_limit;           // a larger buffer is never kept
-    std::chrono::milliseconds max_idle_age = forever;  // checked when the pool is used or read
+    std::chrono::milliseconds max_idle_age = forever;  // checked when the pool is used or read;
+                                                       // makes every release take the lock
 };
 
 struct PoolOptions {
@@ -80,6 +81,10 @@ class Pool {
 public:
     /// Throws InvalidArgument if the options make no sense, naming the value.
     explicit Pool(Memory memory = Memory::host(), PoolOptions options = {});
+    // A handle always names a pool: moving copies it.
+    Pool(const Pool&) = default;
+    Pool& operator=(const Pool&) = default;
+    ~Pool() = default;
 
     /// Lends at least `bytes` bytes: idle ones if the fit allows, else new ones. Their contents are
     /// whatever the last user left. Zero bytes are an empty buffer that takes nothing.
@@ -100,8 +105,8 @@ public:
 
     /// Gives the pool bytes that it did not allocate; it lends them and calls `deleter(data)` when
     /// it lets them go (at once, if a limit says so). Throws InvalidArgument if `data` is null or not
-    /// aligned as the pool's blocks are, or `bytes` is too small (not the size of a FixedBlock); then
-    /// the bytes remain the caller's.
+    /// aligned as the pool's blocks are, or `bytes` is no multiple of that (or not the size of a
+    /// FixedBlock); then the bytes remain the caller's.
     void adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter);
 
     template <Element T, std::integral... E>

@@ -39,8 +39,7 @@ struct alignas(64) Block : detail::BlockFront {
 
     Core* core = nullptr;
     std::uint64_t zero_generation = ~std::uint64_t{0};  // the loan whose bytes began as zero
-    std::uint64_t seen_generation = 0;  // the one that released_at belongs to, in a magazine
-    std::size_t type = 0;               // element type, where the pool separates them
+    std::size_t type = 0;                           // element type, where the pool separates them
     std::function<void(void*)>* deleter = nullptr;  // of adopted bytes
 
     [[nodiscard]] std::byte* begin() const noexcept { return static_cast<std::byte*>(data); }

@@ -1,5 +1,6 @@
 #include <array>
 #include <memory>
+#include <type_traits>
 
 #include "pool/block.hpp"
 
@@ -11,15 +12,16 @@ constexpr std::size_t slab_blocks = 64;
 
 }  // namespace
 
-// Both are never destroyed: buffers may be released while the process exits.
+// Both need no destruction: buffers may be released while the process exits.
 BlockStore::Spares& BlockStore::process_spares() noexcept {
-    static auto* const spares = new Spares;
-    return *spares;
+    static constinit Spares spares;
+    return spares;
 }
 
 std::mutex& BlockStore::process_lock() noexcept {
-    static auto* const lock = new std::mutex;
-    return *lock;
+    static constinit std::mutex lock;
+    static_assert(std::is_trivially_destructible_v<std::mutex>);
+    return lock;
 }
 
 BlockStore::~BlockStore() {

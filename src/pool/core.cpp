@@ -128,6 +128,8 @@ Block* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
             }
             if (callbacks.empty()) continue;
             for (const auto& callback : callbacks) callback(bytes);
+            // What they released may be idle in another pool now.
+            if (shortage == Shortage::memory) Registry::instance().trim_others(*this);
         }
         Lock lock(lock_);
         Attempt attempt{nullptr, Shortage::memory};
@@ -139,6 +141,7 @@ Block* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
         }
         if (attempt.block != nullptr) {
             attempt.block->type = type;
+            if (options_.max_idle_buffers != no_limit) enforce();  // it may have left more holes
             lend(*attempt.block, bytes);
         }
         shortage = attempt.shortage;
@@ -398,7 +401,6 @@ void Core::finish(Lock& lock) noexcept {
 
 void Core::adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter) {
     check_adopted(options_, data, bytes);
-    if (is_elastic(options_.fit)) bytes = round_down(bytes, smallest_grain);
     Lock lock(lock_);
     store_.reserve(1);
     auto kept = std::make_unique<std::function<void(void*)>>(std::move(deleter));

@@ -126,7 +126,6 @@ private:
     std::size_t evict_one(std::size_t bytes, std::uint64_t Evictions::*reason) noexcept;
     void enforce() noexcept;
     void age_out(bool reading) noexcept;
-    [[nodiscard]] std::uint64_t released_at(const Block& block) const noexcept;
     [[nodiscard]] std::uint64_t central_idle() const noexcept;
     [[nodiscard]] std::uint64_t central_idle_buffers() const noexcept;
     [[nodiscard]] bool use_magazines() const noexcept;

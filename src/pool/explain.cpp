@@ -132,7 +132,7 @@ Explanation Core::explain() {
         for (; front != &detail::no_block; front = front->below) {
             const auto& block = static_cast<const Block&>(*front);
             survey.not_lent(block.bytes,
-                            options_.max_idle_age == forever ? now : released_at(block));
+                            options_.max_idle_age == forever ? now : block.released_at);
         }
     };
     for (const ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {

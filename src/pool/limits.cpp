@@ -85,14 +85,9 @@ void Core::enforce() noexcept {
     }
 }
 
-/// Returns since when a block may have been idle. In a magazine nobody reads the clock: a block that
-/// the last pass did not see idle there came back after it.
-std::uint64_t Core::released_at(const Block& block) const noexcept {
-    return block.seen_generation == block.generation ? block.released_at : last_pass_;
-}
-
 /// Evicts what has been idle for max_idle_age. A pass looks into every magazine, so they are rare,
-/// unless somebody is about to look at the pool.
+/// unless somebody is about to look at the pool. (No clock is read on the fast path: a pool with this
+/// limit has none, its releases take the lock.)
 void Core::age_out(bool reading) noexcept {
     if (options_.max_idle_age == forever) return;
     const std::uint64_t now = coarse_now();
@@ -108,8 +103,6 @@ void Core::age_out(bool reading) noexcept {
         for (detail::BlockFront* front = list; front != &detail::no_block;) {
             Block& block = block_of(*front);
             front = front->below;
-            block.released_at = released_at(block);
-            block.seen_generation = block.generation;
             if (expired(block.released_at)) {
                 gone += block.load;
                 ++evictions_.max_idle_age;

@@ -85,8 +85,8 @@ bool Core::use_magazines() const noexcept {
 /// Whether owners may use their magazines without the lock: nothing else must happen to a block on
 /// its way in or out.
 bool Core::fast() const noexcept {
-    return has_slot() && use_magazines() && !forking_ && !marks_ && !options_.wipe_on_release &&
-           barrier_available();
+    return has_slot() && use_magazines() && options_.max_idle_age == forever && !forking_ &&
+           !marks_ && !options_.wipe_on_release && barrier_available();
 }
 
 /// Returns the calling thread's magazine, made if need be and opened for the fast path; null if it
@@ -139,6 +139,7 @@ bool Core::put_in(ThreadMagazine& magazine, Block& block, std::size_t bytes) noe
         magazine.blocks_then = magazine.blocks();
         if (over() && !allow(magazine, block.bytes)) return false;
     }
+    if (options_.max_idle_age != forever) block.released_at = coarse_now();
     push(magazine.racks[index], block);
     magazine.given.add(block.load);
     return true;
@@ -225,7 +226,7 @@ detail::Load Core::flush_rack(BlockFront*& list, std::uint64_t now) noexcept {
         Block& block = block_of(*list);
         list = list->below;
         flushed += block.load;
-        to_central(block, options_.max_idle_age == forever ? now : released_at(block));
+        to_central(block, options_.max_idle_age == forever ? now : block.released_at);
     }
     return flushed;
 }
@@ -334,7 +335,9 @@ Registry::Registry() noexcept {
 }
 
 Registry& Registry::instance() noexcept {
-    static auto* const registry = new Registry;  // outlives every buffer in a static
+    // Never destroyed: it outlives every buffer in a static.
+    alignas(Registry) static std::byte place[sizeof(Registry)];
+    static auto* const registry = new (place) Registry;
     return *registry;
 }
 

@@ -84,14 +84,16 @@ void check_lent_under(std::uint64_t lent, const Limits& limits) {
 
 void check_adopted(const PoolOptions& options, const void* data, std::size_t bytes) {
     if (data == nullptr) throw InvalidArgument("adopted bytes have no address: null");
-    const std::size_t least = std::holds_alternative<Elastic>(options.fit) ? smallest_grain : 1;
-    if (bytes < least) {
-        throw InvalidArgument("adopted block is too small: " + std::to_string(bytes) +
-                              " B, least " + std::to_string(least) + " B");
+    const auto misfit = [&options](std::size_t number) {
+        return (number & (options.alignment - 1)) != 0;
+    };
+    const std::string alignment = ", alignment " + std::to_string(options.alignment);
+    if (misfit(reinterpret_cast<std::uintptr_t>(data))) {
+        throw InvalidArgument("adopted bytes are not aligned as the pool's are" + alignment);
     }
-    if ((reinterpret_cast<std::uintptr_t>(data) & (options.alignment - 1)) != 0) {
-        throw InvalidArgument("adopted bytes are not aligned as the pool's are: alignment " +
-                              std::to_string(options.alignment));
+    if (bytes == 0 || misfit(bytes)) {
+        throw InvalidArgument("adopted bytes are no multiple of the pool's alignment: " +
+                              std::to_string(bytes) + " B" + alignment);
     }
     const auto* const fixed = std::get_if<FixedBlock>(&options.fit);
     if (fixed != nullptr && bytes != fixed->bytes) {
