@@ -18,8 +18,10 @@ namespace cistern {
 namespace {
 
 // Moving pages beats new ones, but not if every request does it: then a little more memory is cheaper.
-constexpr std::uint64_t acquires_per_move = 4;
-constexpr std::uint64_t most_moves_saved_up = 64;
+// A large block is worth a move more often than a small one, whose new pages cost about the same.
+constexpr std::uint64_t acquires_per_large_move = 4, acquires_per_small_move = 64;
+constexpr std::size_t large_move_from = 2 << 20;
+constexpr std::uint64_t most_credit = 64 * acquires_per_small_move;
 // Small pages are worth moving under a block that is not much larger, once this share of what is held
 // lies idle.
 constexpr std::uint64_t idle_share_to_save = 32;
@@ -197,6 +199,7 @@ Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
         const Arena::Taken taken =
             splits_ ? arena_->take_new(size, room, moving(size)) : take_whole(size, room);
         if (taken.outcome == Arena::Outcome::done) {
+            pay_for_moves(size);
             ++(taken.new_bytes == 0 ? hits_ : misses_);
             held_ += taken.new_bytes;
             held_peak_ = std::max(held_peak_, held_);
@@ -227,15 +230,22 @@ Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
 Arena::Moving Core::moving(std::size_t size) noexcept {
     const Totals now = totals();
     const std::uint64_t acquires = now.hits + now.misses;
-    const std::uint64_t most = most_moves_saved_up * acquires_per_move;
-    move_credit_ = std::min(most, std::min(most, move_credit_) + (acquires - acquires_then_));
+    move_credit_ = std::min(most_credit, move_credit_ + (acquires - acquires_then_));
     acquires_then_ = acquires;
-    const std::uint64_t spent = (arena_->moves().count - moves_then_) * acquires_per_move;
-    moves_then_ = arena_->moves().count;
-    move_credit_ -= std::min(move_credit_, spent);
-    if (move_credit_ < acquires_per_move) return Arena::Moving::none;
+    const std::uint64_t price =
+        size >= large_move_from ? acquires_per_large_move : acquires_per_small_move;
+    if (move_credit_ < price) return Arena::Moving::none;
     const bool save = size <= largest_to_save && central_idle() > held_ / idle_share_to_save;
     return save ? Arena::Moving::all : Arena::Moving::cheap;
+}
+
+void Core::pay_for_moves(std::size_t size) noexcept {
+    if (!splits_) return;
+    const std::uint64_t made = arena_->moves().count - moves_then_;
+    moves_then_ += made;
+    const std::uint64_t price =
+        size >= large_move_from ? acquires_per_large_move : acquires_per_small_move;
+    move_credit_ -= std::min(move_credit_, made * price);
 }
 
 /// Asks a memory that lends whole blocks; null if it has none. A source of the user's may throw.

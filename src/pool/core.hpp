@@ -106,6 +106,7 @@ private:
     Block* take_kept(std::size_t size, std::size_t type, bool thorough) noexcept;
     Attempt take_new(std::size_t size, std::size_t type);
     Arena::Moving moving(std::size_t size) noexcept;
+    void pay_for_moves(std::size_t size) noexcept;
     void* allocate_whole(std::size_t size);
     Arena::Taken take_whole(std::size_t size, std::size_t room);
     void lend(Block& block, std::size_t bytes) noexcept;
@@ -180,7 +181,7 @@ private:
     Evictions evictions_;
     std::uint64_t lent_peak_ = 0, lent_buffers_peak_ = 0, idle_peak_ = 0, idle_buffers_peak_ = 0,
                   waste_peak_ = 0;
-    std::uint64_t move_credit_ = no_limit, acquires_then_ = 0, moves_then_ = 0;
+    std::uint64_t move_credit_ = no_limit / 2, acquires_then_ = 0, moves_then_ = 0;
     std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0;
 };
 

@@ -155,12 +155,13 @@ std::size_t Core::trim(std::size_t keep_idle_bytes) {
 
 void Core::set_limits(const Limits& limits) {
     Lock lock(lock_);
-    PoolOptions changed = with_limits(options_, limits);
+    PoolOptions changed = options_;
+    set_limits_of(changed, limits);
     check_options(changed);
     flush_all();
     const std::uint64_t lent = held_ - central_idle();
     check_lent_under(lent, limits);
-    options_ = std::move(changed);
+    set_limits_of(options_, limits);
     if (held_ > options_.max_bytes) evict(held_ - options_.max_bytes, &Evictions::max_bytes);
     while (Block* const block = shelf_.largest()) {
         if (block->bytes <= options_.max_buffer_bytes) break;

@@ -103,13 +103,12 @@ void check_adopted(const PoolOptions& options, const void* data, std::size_t byt
     }
 }
 
-PoolOptions with_limits(PoolOptions options, const Limits& limits) {
+void set_limits_of(PoolOptions& options, const Limits& limits) {
     options.max_bytes = limits.max_bytes;
     options.max_idle_bytes = limits.max_idle_bytes;
     options.max_idle_buffers = limits.max_idle_buffers;
     options.max_buffer_bytes = limits.max_buffer_bytes;
     options.max_idle_age = limits.max_idle_age;
-    return options;
 }
 
 std::string text_of_fit(const Fit& fit) {

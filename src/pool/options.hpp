@@ -14,8 +14,8 @@ void check_options(const PoolOptions& options);
 void check_lent_under(std::uint64_t lent, const Limits& limits);
 void check_adopted(const PoolOptions& options, const void* data, std::size_t bytes);
 
-/// Returns the options with other limits.
-PoolOptions with_limits(PoolOptions options, const Limits& limits);
+/// Changes the limits and nothing else: the rest is read without the lock.
+void set_limits_of(PoolOptions& options, const Limits& limits);
 
 /// Returns "Elastic", "BestFit, max_waste 0.25", ...
 std::string text_of_fit(const Fit& fit);
