@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <memory_resource>
 #include <new>
-#include <utility>
 
 #include "cistern/pool.hpp"
 
@@ -25,7 +24,7 @@ void deallocate_to(Pool& pool, void* data, std::size_t bytes, std::size_t alignm
 
 class PoolResource : public std::pmr::memory_resource {
 public:
-    explicit PoolResource(Pool pool = default_pool()) : pool_(std::move(pool)) {}
+    explicit PoolResource(const Pool& pool = default_pool()) : pool_(pool) {}
     [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
 
 private:
@@ -49,7 +48,7 @@ public:
     using value_type = T;
 
     PoolAllocator() : pool_(default_pool()) {}
-    explicit PoolAllocator(Pool pool) noexcept : pool_(std::move(pool)) {}
+    explicit PoolAllocator(const Pool& pool) noexcept : pool_(pool) {}
     template <class U>
     PoolAllocator(const PoolAllocator<U>& other) noexcept : pool_(other.pool()) {}
 

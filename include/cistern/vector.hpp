@@ -22,8 +22,8 @@ public:
     using value_type = T;
 
     /// Throws OutOfMemory, or InvalidArgument if the bytes cannot be counted.
-    explicit Vector(Pool pool, std::size_t capacity = 0)
-        : pool_(std::move(pool)), array_(pool_.array<T>(capacity)) {}
+    explicit Vector(const Pool& pool, std::size_t capacity = 0)
+        : pool_(pool), array_(pool_.array<T>(capacity)) {}
     Vector(Vector&& other) noexcept
         : pool_(other.pool_),
           array_(std::move(other.array_)),

@@ -10,12 +10,14 @@
 #endif
 
 // Weak: null unless the program was linked with the sanitizer.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): their names, not ours
 extern "C" {
 [[gnu::weak]] void __asan_poison_memory_region(const volatile void* data, std::size_t bytes);
 [[gnu::weak]] void __asan_unpoison_memory_region(const volatile void* data, std::size_t bytes);
 [[gnu::weak]] void __msan_allocated_memory(const volatile void* data, std::size_t bytes);
 [[gnu::weak]] void __msan_unpoison(const volatile void* data, std::size_t bytes);
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace cistern {
 

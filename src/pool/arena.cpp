@@ -148,7 +148,7 @@ void Arena::join(Block& block, Block& with_after) noexcept {
 Block* Arena::take_idle(std::size_t bytes, bool thorough) noexcept {
     Block* const hole = idle_.find(bytes, thorough ? all_looks : few_looks);
     if (hole == nullptr) return nullptr;
-    Block* const younger = ages_.after(*hole);
+    Block* const younger = Ages::after(*hole);
     remove_idle(*hole);
     if (hole->bytes > bytes) add_idle(split(*hole, bytes), younger);
     hole->state = BlockState::out;
@@ -236,7 +236,7 @@ std::size_t Arena::drop(Block& hole, std::size_t bytes) noexcept {
 
 /// Makes [begin, end) of an idle hole hollow. Needs two spare descriptors if that leaves a part.
 std::size_t Arena::drop_part(Block& hole, std::byte* begin, std::byte* end, bool moved) noexcept {
-    Block* const younger = ages_.after(hole);
+    Block* const younger = Ages::after(hole);
     remove_idle(hole);
     Block* dropped = &hole;
     if (begin > hole.begin()) {
@@ -391,7 +391,7 @@ Block& Arena::carve(const Place& place, std::size_t bytes) noexcept {
     }
     Block* younger = nullptr;
     if (place.after != nullptr && block->after == place.after) {
-        younger = ages_.after(*place.after);
+        younger = Ages::after(*place.after);
         remove_idle(*place.after);
         join(*block, *place.after);
     }

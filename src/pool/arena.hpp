@@ -105,6 +105,7 @@ public:
     [[nodiscard]] const char* check() const noexcept;
 
 private:
+    using Ages = List<Block, &Block::in_age>;
     struct Range {
         std::byte* data;
         std::size_t bytes;
@@ -156,7 +157,7 @@ private:
     std::size_t grain_;
     std::vector<Range> ranges_;
     Bins idle_, hollow_;
-    List<Block, &Block::in_age> ages_;
+    Ages ages_;
     std::size_t idle_bytes_ = 0, idle_holes_ = 0;
     Moves moves_;
 };

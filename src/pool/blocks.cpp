@@ -1,5 +1,4 @@
 #include <array>
-#include <memory>
 #include <type_traits>
 
 #include "pool/block.hpp"
@@ -37,8 +36,9 @@ void BlockStore::reserve(std::size_t count) {
     const std::scoped_lock hold(process_lock());
     while (spares_ < count) {
         if (process_spares().empty()) {
-            auto slab = std::make_unique<std::array<Block, slab_blocks>>();
-            for (Block& block : *slab.release()) process_spares().push_front(block);
+            auto* const slab = new std::array<Block, slab_blocks>;  // never freed, see above
+            // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): the list of spares owns them
+            for (Block& block : *slab) process_spares().push_front(block);
         }
         for (std::size_t i = 0; i < slab_blocks && !process_spares().empty(); ++i) {
             Block& block = *process_spares().first();

@@ -99,6 +99,7 @@ private:
         Shortage shortage = Shortage::none;
     };
     using Lock = std::unique_lock<ShortLock>;
+    using Wholes = List<Block, &Block::in_bin>;
     using Magazines = List<ThreadMagazine, &ThreadMagazine::in_pool>;
 
     // core.cpp: acquire and release
@@ -167,7 +168,7 @@ private:
     std::size_t classes_used_ = 0;  // racks from here on are empty everywhere
     std::uint64_t depot_bytes_ = 0, depot_blocks_ = 0;
     std::vector<std::function<void(std::size_t)>> callbacks_;
-    List<Block, &Block::in_bin> outside_;    // whole blocks that are not part of the arena
+    Wholes outside_;                         // whole blocks that are not part of the arena
     List<Block, &Block::in_bin> farewells_;  // adopted, to be deleted once the lock is free
     bool retired_ = false;
     bool forking_ = false;  // every owner stays outside its magazine
@@ -202,13 +203,14 @@ public:
     void forget_thread(detail::ThreadFront& front) noexcept;
 
 private:
+    using Cores = List<Core, &Core::in_registry>;
     Registry() noexcept;
     static void before_fork() noexcept;
     static void after_fork_in_parent() noexcept;
     static void after_fork_in_child() noexcept;
 
     mutable std::recursive_mutex lock_;  // taken before any pool's
-    List<Core, &Core::in_registry> cores_;
+    Cores cores_;
     std::uint32_t slots_used_ = 0;
 };
 

@@ -124,7 +124,7 @@ Explanation Core::explain() {
             if (block.bytes < 4096) ++splinters;
         });
     }
-    for (const Block* block = outside_.first(); block != nullptr; block = outside_.after(*block)) {
+    for (const Block* block = outside_.first(); block != nullptr; block = Wholes::after(*block)) {
         if (block->state == BlockState::out) survey.lent(block->bytes);
     }
     shelf_.for_each([&](const Block& block) { survey.idle(block.bytes, block.released_at); });

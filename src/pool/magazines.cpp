@@ -149,7 +149,7 @@ bool Core::put_in(ThreadMagazine& magazine, Block& block, std::size_t bytes) noe
 /// bytes has room, else exactly.
 bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     const std::uint64_t needed = magazine.idle_bytes() + block_bytes;
-    const std::uint64_t cap =
+    const auto cap =
         std::min<std::uint64_t>({std::max<std::uint64_t>(options_.max_idle_bytes / 4, block_bytes),
                                  options_.max_buffer_bytes, detail::load_limit / 2});
     if (needed > cap) {
@@ -362,7 +362,7 @@ void Registry::remove(Core& core) noexcept {
 std::size_t Registry::trim_others(const Core& core) noexcept {
     const std::scoped_lock hold(lock_);
     std::size_t gone = 0;
-    for (Core* other = cores_.first(); other != nullptr; other = cores_.after(*other)) {
+    for (Core* other = cores_.first(); other != nullptr; other = Cores::after(*other)) {
         if (other != &core && other->memory() == core.memory()) gone += other->trim(0);
     }
     return gone;
@@ -371,7 +371,7 @@ std::size_t Registry::trim_others(const Core& core) noexcept {
 std::string Registry::describe_others(const Core& core) const {
     const std::scoped_lock hold(lock_);
     std::string text;
-    for (Core* other = cores_.first(); other != nullptr; other = cores_.after(*other)) {
+    for (Core* other = cores_.first(); other != nullptr; other = Cores::after(*other)) {
         if (other == &core || other->memory() != core.memory()) continue;
         text += "; " + other->describe();
     }
@@ -380,7 +380,7 @@ std::string Registry::describe_others(const Core& core) const {
 
 void Registry::forget_thread(detail::ThreadFront& front) noexcept {
     const std::scoped_lock hold(lock_);
-    for (Core* core = cores_.first(); core != nullptr; core = cores_.after(*core)) {
+    for (Core* core = cores_.first(); core != nullptr; core = Cores::after(*core)) {
         Core::Lock lock(core->lock_);
         front.slots[core->slot].store(nullptr,
                                       std::memory_order_relaxed);  // only this thread reads it
@@ -402,7 +402,7 @@ void Registry::before_fork() noexcept {
     Registry& registry = instance();
     registry.lock_.lock();
     for (Core* core = registry.cores_.first(); core != nullptr;
-         core = registry.cores_.after(*core)) {
+         core = Registry::Cores::after(*core)) {
         core->lock_.lock();
         const Seizure seizure(*core);
         core->forking_ = true;
@@ -414,7 +414,7 @@ void Registry::after_fork_in_parent() noexcept {
     Registry& registry = instance();
     BlockStore::process_lock().unlock();
     for (Core* core = registry.cores_.first(); core != nullptr;
-         core = registry.cores_.after(*core)) {
+         core = Registry::Cores::after(*core)) {
         core->forking_ = false;
         core->lock_.unlock();
     }
@@ -426,7 +426,7 @@ void Registry::after_fork_in_child() noexcept {
     BlockStore::process_lock().unlock();
     renew_barrier();
     for (Core* core = registry.cores_.first(); core != nullptr;
-         core = registry.cores_.after(*core)) {
+         core = Registry::Cores::after(*core)) {
         core->forking_ = false;
         for (ThreadMagazine* m = core->magazines_.first(); m != nullptr;) {
             ThreadMagazine& magazine = *m;

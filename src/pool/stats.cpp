@@ -151,7 +151,7 @@ std::string PoolStats::json() const {
     out << '}';
     for (const auto& [name, member] : gauges) {
         const Gauge& gauge = this->*member;
-        out << ",\"" << name << "\":{\"now\":" << gauge.now << ",\"peak\":" << gauge.peak << '}';
+        out << ",\"" << name << R"(":{"now":)" << gauge.now << ",\"peak\":" << gauge.peak << '}';
     }
     out << ",\"hit_rate\":" << hit_rate() << '}';
     return out.str();

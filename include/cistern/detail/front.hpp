@@ -71,7 +71,7 @@ struct Rack {
 /// be taken for them.
 inline std::size_t rack_of_last(std::size_t last) noexcept {
     constexpr int shift = 49 - std::countr_zero(sizeof(Rack));
-    const double value = static_cast<double>(static_cast<std::int64_t>(last));
+    const auto value = static_cast<double>(static_cast<std::int64_t>(last));
     return (std::bit_cast<std::uint64_t>(value) >> shift) & ((class_count - 1) * sizeof(Rack));
 }
 inline std::size_t class_of_last(std::size_t last) noexcept {
