@@ -286,7 +286,9 @@ Arena::Taken Core::take_whole(std::size_t size, std::size_t room) {
 
 void Core::lend(Block& block, std::size_t bytes) noexcept {
     asked_ += bytes;
-    if (marks_) mark_lent(block.data, bytes);
+    // Bytes that are promised to be zero may be read at once.
+    const bool zero = options_.wipe_on_release || block.zero_generation == block.generation;
+    if (marks_) (zero ? mark_defined : mark_lent)(block.data, bytes);
     note_peaks(use_magazines() ? mine() : nullptr);
 }
 
