@@ -25,20 +25,21 @@ struct Shard {
 using Shards = std::array<Shard, 64>;
 
 Shards& shards() {
-    static auto* const made = [] {
-        auto* const table = new Shards;
-        // A fork must not copy a shard that is being changed.
-        const auto lock = [] {
-            for (Shard& shard : shards()) shard.lock.lock();
-        };
-        const auto unlock = [] {
-            for (Shard& shard : shards()) shard.lock.unlock();
-        };
-        pthread_atfork(lock, unlock, unlock);
-        return table;
-    }();
-    return *made;
+    static auto* const table = new Shards;
+    return *table;
 }
+
+// A fork must not copy a shard that is being changed. Registered when the library is loaded: a fork
+// that has begun does not run what is registered later.
+[[maybe_unused]] const int registered_at_load = [] {
+    const auto lock = [] {
+        for (Shard& shard : shards()) shard.lock.lock();
+    };
+    const auto unlock = [] {
+        for (Shard& shard : shards()) shard.lock.unlock();
+    };
+    return pthread_atfork(lock, unlock, unlock);
+}();
 
 Shard& shard_of(const void* data) {
     const auto address = reinterpret_cast<std::uintptr_t>(data);

@@ -341,6 +341,13 @@ Registry& Registry::instance() noexcept {
     return *registry;
 }
 
+namespace {
+
+// Made when the library is loaded: a fork that has begun does not run what is registered later.
+[[maybe_unused]] const Registry& made_at_load = Registry::instance();
+
+}  // namespace
+
 void Registry::add(Core& core) {
     const std::scoped_lock hold(lock_);
     core.slot = no_slot;
