@@ -127,11 +127,19 @@ Group remote() {
                 .reference = "ring alone"};
     Names safe = allocators;
     std::erase(safe, "pmr");  // for one thread only
-    add_sizes(
-        group,
-        {.task = "remote", .contestants = with({"floor", "cistern", "static"}, safe), .rounds = 20},
-        {kib, 64 * kib, mib},
-        Budget{"acquired on one thread, released on another", Kind::fastest_peer, 1});
+    for (const auto& [task, how] :
+         {std::pair{"remote", "one by one"}, {"remote 256", "256 together"}}) {
+        for (const std::size_t bytes : {kib, 64 * kib, mib}) {
+            group.cases.push_back(
+                {.task = task,
+                 .bytes = bytes,
+                 .lines = {{.label = fmt::format("{}, {}", size_label(bytes), how),
+                            .budget = Budget{"acquired on one thread, released on another",
+                                             Kind::fastest_peer, 1}}},
+                 .contestants = with({"floor", "cistern", "static"}, safe),
+                 .rounds = 20});
+        }
+    }
     return group;
 }
 

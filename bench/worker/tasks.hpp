@@ -36,7 +36,8 @@ std::unique_ptr<Task> make_any_size(const Parameters& parameters) {
     if (task == "zeroed reused") return std::make_unique<ReusedZeroedTask<Source>>(parameters);
     if constexpr (Source::any_thread) {
         if (task == "two threads") return std::make_unique<TwoThreadsTask<Source>>(parameters);
-        if (task == "remote") return std::make_unique<RemoteTask<Source>>(parameters);
+        if (task == "remote") return std::make_unique<RemoteTask<Source, 1>>(parameters);
+        if (task == "remote 256") return std::make_unique<RemoteTask<Source, 256>>(parameters);
     }
     return make_one_size<Source>(parameters);
 }

@@ -22,26 +22,22 @@ class Buffer {
 public:
     Buffer() noexcept = default;
     Buffer(Buffer&& other) noexcept
-        : core_(other.core_),
-          block_(std::exchange(other.block_, nullptr)),
-          data_(std::exchange(other.data_, nullptr)),
-          bytes_(std::exchange(other.bytes_, 0)),
+        : block_(std::exchange(other.block_, nullptr)),
           generation_(other.generation_),
+          slot_(other.slot_),
           rack_(other.rack_) {}
     Buffer& operator=(Buffer&& other) noexcept {
         Buffer(std::move(other)).swap(*this);
         return *this;
     }
     [[gnu::always_inline]] ~Buffer() {
-        if (block_ != nullptr) detail::give(*core_, *block_, generation_, bytes_, rack_);
+        if (!empty()) detail::give(*block_, generation_, slot_, rack_);
     }
 
-    [[nodiscard]] void* data() const noexcept { return data_; }
-    [[nodiscard]] std::size_t size() const noexcept { return bytes_; }
+    [[nodiscard]] void* data() const noexcept { return empty() ? nullptr : block_->data; }
+    [[nodiscard]] std::size_t size() const noexcept { return empty() ? 0 : block_->asked; }
     /// Returns the bytes of the block. Those beyond size() are waste: not the holder's to use.
-    [[nodiscard]] std::size_t capacity() const noexcept {
-        return block_ == nullptr ? 0 : block_->bytes;
-    }
+    [[nodiscard]] std::size_t capacity() const noexcept { return empty() ? 0 : block_->bytes; }
     [[nodiscard]] bool empty() const noexcept { return block_ == nullptr; }
     /// Returns the memory the bytes are in. Throws InvalidArgument for an empty buffer.
     [[nodiscard]] Memory memory() const;
@@ -50,33 +46,28 @@ public:
     void release() noexcept { Buffer().swap(*this); }
 
     void swap(Buffer& other) noexcept {
-        std::swap(core_, other.core_);
         std::swap(block_, other.block_);
-        std::swap(data_, other.data_);
-        std::swap(bytes_, other.bytes_);
         std::swap(generation_, other.generation_);
+        std::swap(slot_, other.slot_);
         std::swap(rack_, other.rack_);
     }
 
 private:
     friend class Pool;
-    [[gnu::always_inline]] Buffer(detail::CoreFront& core, const detail::Loan& loan,
-                                  std::size_t bytes) noexcept {
+    [[gnu::always_inline]] Buffer(const detail::CoreFront& core,
+                                  const detail::Loan& loan) noexcept {
         if (loan.block == nullptr) return;
-        core_ = &core;
         block_ = loan.block;
-        data_ = loan.block->data;
-        bytes_ = bytes;
-        generation_ = loan.block->generation;
-        rack_ = loan.rack;
+        generation_ = static_cast<std::uint32_t>(loan.block->generation);
+        slot_ = core.slot;
+        rack_ = static_cast<std::uint16_t>(loan.rack);
     }
 
-    detail::CoreFront* core_ = nullptr;
+    // 16 bytes, because handles travel between threads too: each line of them is one to wait for.
     detail::BlockFront* block_ = nullptr;
-    void* data_ = nullptr;
-    std::size_t bytes_ = 0;
-    std::uint64_t generation_ = 0;
-    std::size_t rack_ = 0;  // where the next acquire of these bytes will look first
+    std::uint32_t generation_ = 0;  // the lower half of the block's
+    std::uint16_t slot_ = 0;        // of the pool, which keeps it while anything is lent
+    std::uint16_t rack_ = 0;        // where the next acquire of these bytes will look first
 };
 
 }  // namespace cistern

@@ -90,11 +90,11 @@ public:
     /// whatever the last user left. Zero bytes are an empty buffer that takes nothing.
     /// When memory runs out, frees what is idle and tries again; then throws OutOfMemory.
     [[nodiscard, gnu::always_inline]] Buffer acquire(std::size_t bytes) {
-        return {*core_, detail::take(*core_, bytes), bytes};
+        return {*core_, detail::take(*core_, bytes)};
     }
     /// Like acquire, but returns an empty buffer instead of throwing OutOfMemory.
     [[nodiscard, gnu::always_inline]] Buffer try_acquire(std::size_t bytes) {
-        return {*core_, detail::take(*core_, bytes, 0, true), bytes};
+        return {*core_, detail::take(*core_, bytes, 0, true)};
     }
     /// Like acquire, and every byte is zero. Fresh pages are not zeroed twice.
     [[nodiscard]] Buffer acquire_zeroed(std::size_t bytes) { return zeroed(bytes, 0); }
@@ -166,7 +166,7 @@ private:
     [[gnu::always_inline]] Array<T, Rank> of_shape(const Shape<T, Rank>& shape) {
         check_alignment<T>();
         const std::size_t bytes = shape.bytes();
-        return {Buffer(*core_, detail::take(*core_, bytes, type_of<T>()), bytes), shape};
+        return {Buffer(*core_, detail::take(*core_, bytes, type_of<T>())), shape};
     }
     /// Throws InvalidArgument for elements that need more alignment than the pool's blocks have.
     template <Element T>

@@ -37,6 +37,11 @@ std::uint64_t next_serial() noexcept {
     return serial.fetch_add(1, std::memory_order_relaxed) + 1;  // only the number is shared
 }
 
+/// Whether a handle is of an earlier loan; it keeps the lower half of the generation.
+bool is_stale(const Block& block, std::uint32_t generation) noexcept {
+    return static_cast<std::uint32_t>(block.generation) != generation;
+}
+
 bool is_elastic(const Fit& fit) noexcept { return std::holds_alternative<Elastic>(fit); }
 
 }  // namespace
@@ -57,7 +62,6 @@ Core::Core(Memory memory, PoolOptions options)
     if (auto* const sparse = dynamic_cast<SparseSource*>(memory_.source().get())) {
         arena_.emplace(*sparse, store_, options_.alignment);
     }
-    depot_.fill(&detail::no_block);
     last_pass_ = coarse_now();
 }
 
@@ -163,7 +167,7 @@ Core::Attempt Core::try_take(std::size_t size, std::size_t bytes, std::size_t ty
     ThreadMagazine* const magazine = use_magazines() ? mine() : nullptr;
     if (magazine != nullptr) {
         if (Block* const block = take_from(*magazine, bytes)) return {block};
-        if (Block* const block = take_from_depot(*magazine, bytes)) return {block};
+        if (fetch_batch(*magazine, bytes)) return {take_from(*magazine, bytes)};
     }
     store_.reserve(4);
     if (magazine != nullptr && size >= join_from) flush(*magazine, class_for(join_from));
@@ -285,6 +289,7 @@ Arena::Taken Core::take_whole(std::size_t size, std::size_t room) {
 }
 
 void Core::lend(Block& block, std::size_t bytes) noexcept {
+    block.asked = bytes;
     asked_ += bytes;
     // Bytes that are promised to be zero may be read at once.
     const bool zero = options_.wipe_on_release || block.zero_generation == block.generation;
@@ -314,24 +319,24 @@ void Core::throw_out_of_memory(std::size_t bytes, Shortage shortage) {
 
 // --- Release ----------------------------------------------------------------------------------------
 
-void Core::check_lent(const Block& block, std::uint64_t generation) const {
+void Core::check_lent(const Block& block, std::uint32_t generation) const {
     if (block.core != this) {
         throw InvalidArgument("buffer belongs to pool '" + block.core->name() + "', not to pool '" +
                               name() + "'");
     }
-    if (block.generation != generation) {
+    if (is_stale(block, generation)) {
         throw InvalidArgument("buffer was already released to pool '" + name() + "'");
     }
 }
 
-void Core::give(Block& block, std::uint64_t generation, std::size_t bytes) noexcept {
+void Core::give(Block& block, std::uint32_t generation) noexcept {
     bool unused = false;
     {
         Lock lock(lock_);
-        if (block.generation != generation) return;
+        if (is_stale(block, generation)) return;
         ++block.generation;
-        asked_ -= bytes;
-        if (options_.wipe_on_release) memory_.source()->zero(block.data, bytes);
+        asked_ -= block.asked;
+        if (options_.wipe_on_release) memory_.source()->zero(block.data, block.asked);
         if (marks_) mark_idle(block.data, block.bytes);
         ThreadMagazine* const magazine = use_magazines() ? mine() : nullptr;
         if (retired_) {
@@ -343,7 +348,7 @@ void Core::give(Block& block, std::uint64_t generation, std::size_t bytes) noexc
         } else if (block.bytes > options_.max_idle_bytes) {
             ++evictions_.max_idle_bytes;
             to_memory(block);
-        } else if (magazine == nullptr || !put_in(*magazine, block, bytes)) {
+        } else if (magazine == nullptr || !put_in(*magazine, block)) {
             to_central(block, coarse_now());
             enforce();
         }
@@ -448,34 +453,40 @@ void Core::adopt(void* data, std::size_t bytes, std::function<void(void*)> delet
 namespace cistern::detail {
 
 constinit thread_local ThreadFront thread_front;
-constinit BlockFront no_block;
+constinit BlockFront no_block{.below = &no_block};
 
-Loan take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool may_fail) {
-    const std::size_t last = (bytes - 1) | core.grain_mask;
-    const std::size_t rack_offset = rack_of_last(last);
+BlockFront* take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool may_fail) {
     // Still inside the magazine, if there is one: the top did not fit, one of the rest may.
     if (Magazine* const magazine = thread_front.slots[core.slot].load(std::memory_order_acquire)) {
-        Rack& rack = magazine->rack_at(rack_offset);
-        BlockFront* const block = rack.rest;
-        if (block->bytes > last) {
-            rack.rest = block->below;
+        const std::size_t last = (bytes - 1) | core.grain_mask;
+        Rack& rack = magazine->rack_at(rack_of_last(last));
+        const auto next = [&rack] {
+            BlockFront* const block = std::exchange(rack.rest, rack.rest->below);
+            __builtin_prefetch(block->ahead);  // in another thread's cache
+            return block;
+        };
+        if (rack.rest->bytes > last) {
+            BlockFront* const block = next();
+            if (rack.top == &no_block && rack.rest != &no_block) rack.top = next();
+            block->asked = bytes;
+            block->asked = bytes;
             magazine->hits.add(1);
             magazine->asked.add(bytes);
             magazine->taken.add(block->load);
             const Load peak = magazine->below - magazine->inside();
             if ((peak & load_signs) != 0) note_peak(core);
             leave();
-            return {block, rack_offset};
+            return block;
         }
     }
     leave();
-    return {bytes == 0 ? nullptr : core_of(core).take(bytes, type, may_fail), rack_offset};
+    return bytes == 0 ? nullptr : core_of(core).take(bytes, type, may_fail);
 }
 
-void give_slow(CoreFront& core, BlockFront& block, std::uint64_t generation,
-               std::size_t bytes) noexcept {
+void give_slow(BlockFront& block, std::uint32_t generation) noexcept {
     leave();
-    core_of(core).give(block_of(block), generation, bytes);
+    // The block of a stale handle may be another pool's now; that pool will see that it is stale.
+    block_of(block).core->give(block_of(block), generation);
 }
 
 void note_peak(CoreFront& core) noexcept {

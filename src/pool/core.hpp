@@ -53,7 +53,7 @@ struct Totals {
 };
 
 /// The slot of pools that have none; no thread ever fills it.
-inline constexpr std::uint32_t no_slot = detail::slot_count - 1;
+inline constexpr std::uint16_t no_slot = detail::slot_count - 1;
 
 class Core : public detail::CoreFront {
 public:
@@ -66,10 +66,10 @@ public:
     static std::shared_ptr<detail::CoreFront> make(Memory memory, PoolOptions options);
 
     Block* take(std::size_t bytes, std::size_t type, bool may_fail);
-    void give(Block& block, std::uint64_t generation, std::size_t bytes) noexcept;
+    void give(Block& block, std::uint32_t generation) noexcept;
     void note_peak() noexcept;
     /// Throws InvalidArgument unless this block is on loan from this pool in this generation.
-    void check_lent(const Block& block, std::uint64_t generation) const;
+    void check_lent(const Block& block, std::uint32_t generation) const;
     /// Zeroes a block just lent, unless its bytes are fresh.
     void zero(Block& block, std::size_t bytes) noexcept;
 
@@ -100,6 +100,7 @@ private:
     };
     using Lock = std::unique_lock<ShortLock>;
     using Wholes = List<Block, &Block::in_bin>;
+    using Batches = List<Block, &Block::in_age>;  // by the first of their blocks
     using Magazines = List<ThreadMagazine, &ThreadMagazine::in_pool>;
 
     // core.cpp: acquire and release
@@ -135,10 +136,10 @@ private:
     // magazines.cpp: threads
     ThreadMagazine* mine() noexcept;
     Block* take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept;
-    bool put_in(ThreadMagazine& magazine, Block& block, std::size_t bytes) noexcept;
+    bool put_in(ThreadMagazine& magazine, Block& block) noexcept;
     bool allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept;
     detail::Load flush_rack(detail::BlockFront*& list, std::uint64_t now) noexcept;
-    Block* take_from_depot(ThreadMagazine& magazine, std::size_t bytes) noexcept;
+    bool fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     void rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept;
     void flush(ThreadMagazine& magazine, std::size_t from_class = 0) noexcept;
     void flush_depot() noexcept;
@@ -163,9 +164,8 @@ private:
     Shelf shelf_;
     Magazines magazines_;
     std::uint64_t threads_ = 0;
-    std::array<detail::BlockFront*, detail::class_count>
-        depot_{};                   // blocks between threads, by class
-    std::size_t classes_used_ = 0;  // racks from here on are empty everywhere
+    std::array<Batches, detail::class_count> depot_;  // blocks between threads, by class
+    std::size_t classes_used_ = 0;                    // racks from here on are empty everywhere
     std::uint64_t depot_bytes_ = 0, depot_blocks_ = 0;
     std::vector<std::function<void(std::size_t)>> callbacks_;
     Wholes outside_;                         // whole blocks that are not part of the arena

@@ -141,7 +141,10 @@ Explanation Core::explain() {
             walk(rack.top != &detail::no_block ? rack.top : rack.rest);
         }
     }
-    for (const detail::BlockFront* list : depot_) walk(list);
+    for (const Batches& batches : depot_) {
+        for (const Block* batch = batches.first(); batch != nullptr; batch = Batches::after(*batch))
+            walk(batch);
+    }
 
     const Totals totals = note_peaks(nullptr);
     explanation.held_bytes = held_;

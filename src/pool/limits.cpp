@@ -126,11 +126,6 @@ void Core::age_out(bool reading) noexcept {
             }
         }
     }
-    for (detail::BlockFront*& list : depot_) {
-        const detail::Load gone = sift(list);
-        depot_blocks_ -= detail::blocks_of(gone);
-        depot_bytes_ -= detail::bytes_of(gone);
-    }
     const auto sweep = [&](auto& kept, auto drop) {
         for (Block* block = kept.oldest(); block != nullptr && expired(block->released_at);
              block = kept.oldest()) {

@@ -23,9 +23,7 @@ using detail::no_block;
 using detail::Rack;
 using detail::thread_front;
 
-constexpr std::size_t depot_batch = 64;              // blocks taken from the depot at once
-constexpr std::size_t depot_batch_bytes = 64 << 20;  // and at most these bytes
-constexpr std::size_t fetched_ahead = 8;             // blocks on their way from another core
+constexpr std::size_t fetched_ahead = 8;  // blocks on their way from another core
 constexpr std::uint64_t least_allowance = 256 << 10;
 constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran over
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
@@ -126,15 +124,17 @@ Block* Core::take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept {
 
 /// Keeps a block that was just released in the thread's magazine, if its allowance can be made to
 /// cover it.
-bool Core::put_in(ThreadMagazine& magazine, Block& block, std::size_t bytes) noexcept {
-    const std::size_t index = class_for(bytes);
+bool Core::put_in(ThreadMagazine& magazine, Block& block) noexcept {
+    const std::size_t index = class_for(block.asked);
     const auto over = [&] { return magazine.idle_bytes() + block.bytes > magazine.allowance; };
     if (over()) {
         // Since it last ran over: what came in, as hits and what they left behind.
         const std::uint64_t hits = magazine.hits.now() - magazine.hits_then;
         const std::uint64_t left =
             magazine.blocks() - std::min(magazine.blocks(), magazine.blocks_then);
-        if (left > hits) rack_to_depot(magazine, index);  // others take what this one releases
+        if (left > hits && options_.max_idle_age == forever) {
+            rack_to_depot(magazine, index);  // others take what this one releases
+        }
         magazine.hits_then = magazine.hits.now();
         magazine.blocks_then = magazine.blocks();
         if (over() && !allow(magazine, block.bytes)) return false;
@@ -171,20 +171,28 @@ bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     return true;
 }
 
-/// Passes a rack on to other threads. Its bytes leave the magazine's allowance.
+/// Passes a rack on to other threads, as one batch. Its bytes leave the magazine's allowance.
 void Core::rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept {
     Rack& rack = magazine.racks[index];
+    if (rack.top != &no_block) {
+        rack.top->below = rack.rest;
+        rack.rest = std::exchange(rack.top, &no_block);
+    }
+    if (rack.rest == &no_block) return;
+    Block& first = block_of(*std::exchange(rack.rest, &no_block));
     detail::Load moved = 0;
-    std::array<Block*, fetched_ahead> last{};
-    std::size_t next = 0;
-    const auto move = [&](Block& block) {
-        block.below = depot_[index];
-        block.ahead = std::exchange(last[next++ % fetched_ahead], &block);
-        depot_[index] = &block;
-        moved += block.load;
-    };
-    while (rack.rest != &no_block) move(block_of(*std::exchange(rack.rest, rack.rest->below)));
-    if (rack.top != &no_block) move(block_of(*std::exchange(rack.top, &no_block)));
+    BlockFront* ahead = &first;
+    for (std::size_t i = 0; i < fetched_ahead; ++i) ahead = ahead->below;
+    BlockFront* last = &first;
+    for (BlockFront* block = &first; block != &no_block; block = block->below) {
+        moved += block->load;
+        block->ahead = ahead;
+        ahead = ahead->below;
+        last = block;
+    }
+    first.batch_last = &block_of(*last);
+    first.batch_load = moved;
+    depot_[index].push_front(first);
     depot_blocks_ += detail::blocks_of(moved);
     depot_bytes_ += detail::bytes_of(moved);
     magazine.given.subtract(moved);
@@ -192,29 +200,24 @@ void Core::rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept {
     allowances_ -= detail::bytes_of(moved);
 }
 
-/// Takes a block that another thread passed on, and a batch of its like for next time.
-Block* Core::take_from_depot(ThreadMagazine& magazine, std::size_t bytes) noexcept {
+/// Takes a batch that another thread passed on, if the first of its blocks serves a request. The
+/// blocks are not touched: they are still in the other thread's cache.
+bool Core::fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept {
     const std::size_t index = class_for(bytes);
-    BlockFront*& list = depot_[index];
-    Block* const found = remove_fitting(list, (bytes - 1) | grain_mask);
-    if (found == nullptr) return nullptr;
-    detail::Load moved = 0;
-    while (list != &no_block && detail::blocks_of(moved) + 1 < depot_batch &&
-           detail::bytes_of(moved) + list->bytes <= depot_batch_bytes) {
-        Block& block = block_of(*std::exchange(list, list->below));
-        __builtin_prefetch(block.ahead, 1);  // another thread's cache has it
-        push(magazine.racks[index], block);
-        moved += block.load;
-    }
-    depot_blocks_ -= detail::blocks_of(moved) + 1;
-    depot_bytes_ -= detail::bytes_of(moved) + found->bytes;
-    magazine.given.add(moved);
+    Block* const first = depot_[index].first();
+    if (first == nullptr || first->bytes <= ((bytes - 1) | grain_mask)) return false;
+    depot_[index].remove(*first);
+    Rack& rack = magazine.racks[index];
+    first->batch_last->below = rack.rest;
+    rack.rest = first;
+    depot_blocks_ -= detail::blocks_of(first->batch_load);
+    depot_bytes_ -= detail::bytes_of(first->batch_load);
+    magazine.given.add(first->batch_load);
     if (const std::uint64_t idle = magazine.idle_bytes(); idle > magazine.allowance) {
         allowances_ += idle - magazine.allowance;
         magazine.allowance = idle;
     }
-    ++hits_;
-    return found;
+    return true;
 }
 
 // --- Flushing ---------------------------------------------------------------------------------------
@@ -254,8 +257,12 @@ void Core::flush(ThreadMagazine& magazine, std::size_t from_class) noexcept {
 void Core::flush_depot() noexcept {
     if (depot_blocks_ == 0) return;
     const std::uint64_t now = coarse_now();
-    for (BlockFront*& list : depot_) {
-        if (list != &no_block) flush_rack(list, now);
+    for (Batches& batches : depot_) {
+        while (Block* const first = batches.first()) {
+            batches.remove(*first);
+            BlockFront* list = first;
+            flush_rack(list, now);
+        }
     }
     depot_blocks_ = 0;
     depot_bytes_ = 0;
@@ -351,7 +358,7 @@ namespace {
 void Registry::add(Core& core) {
     const std::scoped_lock hold(lock_);
     core.slot = no_slot;
-    for (std::uint32_t slot = 0; slot < no_slot; ++slot) {
+    for (std::uint16_t slot = 0; slot < no_slot; ++slot) {
         if ((slots_used_ & (1U << slot)) != 0) continue;
         slots_used_ |= 1U << slot;
         core.slot = slot;

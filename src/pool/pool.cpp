@@ -24,7 +24,7 @@ void Pool::release(Buffer&& buffer) {
 }
 
 Buffer Pool::zeroed(std::size_t bytes, std::size_t type) {
-    Buffer buffer(*core_, detail::take(*core_, bytes, type), bytes);
+    Buffer buffer(*core_, detail::take(*core_, bytes, type));
     if (!buffer.empty()) core_of(*core_).zero(block_of(*buffer.block_), bytes);
     return buffer;
 }
@@ -55,7 +55,7 @@ Memory Pool::memory() const { return core_of(*core_).memory(); }
 
 Memory Buffer::memory() const {
     if (empty()) throw InvalidArgument("an empty buffer has no memory");
-    return core_of(*core_).memory();
+    return block_of(*block_).core->memory();
 }
 
 Pool& default_pool() { return default_pool(MemoryKind::host); }

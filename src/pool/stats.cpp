@@ -47,6 +47,9 @@ constexpr std::array limits = {
     std::pair{"max_idle_age", &Evictions::max_idle_age},
 };
 
+// With several threads, how far beyond a peak one of them may go before it is noted.
+constexpr std::uint64_t peak_blur_bytes = 64 << 10, peak_blur_blocks = 64;
+
 }  // namespace
 
 /// Adds up while owners go on. Each figure is one its thread really had; together they may be a few
@@ -90,15 +93,21 @@ Totals Core::note_peaks(ThreadMagazine* magazine) noexcept {
 
     using detail::load_grain, detail::load_of, detail::load_signs;
     const std::uint64_t bytes = magazine->idle_bytes(), blocks = magazine->blocks();
+    // What others do meanwhile blurs a sum anyway; so with several threads each may go a bit further.
+    const std::uint64_t blur_bytes = threads_ > 1 ? peak_blur_bytes : 0;
+    const std::uint64_t blur_blocks = threads_ > 1 ? peak_blur_blocks : 0;
     // No sign until idle bytes pass the allowance or either gauge its peak ...
     const std::uint64_t most_bytes =
-        std::min(magazine->allowance, bytes + (idle_peak_ - now.idle_bytes));
-    const std::uint64_t most_blocks = std::min(blocks + (idle_buffers_peak_ - now.idle_buffers),
-                                               detail::load_limit / load_grain - 1);
+        std::min(magazine->allowance, bytes + std::max(idle_peak_ - now.idle_bytes, blur_bytes));
+    const std::uint64_t most_blocks =
+        std::min(blocks + std::max(idle_buffers_peak_ - now.idle_buffers, blur_blocks),
+                 detail::load_limit / load_grain - 1);
     magazine->above = load_signs - load_of(load_grain, 1) - load_of(most_bytes, most_blocks);
     // ... or fall so far that what is lent passes its peak.
-    const std::uint64_t least_bytes = less_or_zero(bytes, lent_peak_ - now.lent_bytes);
-    const std::uint64_t least_blocks = less_or_zero(blocks, lent_buffers_peak_ - now.lent_buffers);
+    const std::uint64_t least_bytes =
+        less_or_zero(bytes, std::max(lent_peak_ - now.lent_bytes, blur_bytes));
+    const std::uint64_t least_blocks =
+        less_or_zero(blocks, std::max(lent_buffers_peak_ - now.lent_buffers, blur_blocks));
     magazine->below = load_signs - load_of(load_grain, 1) +
                       load_of(round_up(least_bytes, load_grain), least_blocks);
     return now;

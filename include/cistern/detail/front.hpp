@@ -45,14 +45,16 @@ constexpr std::size_t blocks_of(Load load) noexcept {
 struct BlockFront {
     void* data = nullptr;
     std::size_t bytes = 0;
+    std::size_t asked = 0;         // of which the last holder asked for these
     std::uint64_t generation = 0;  // rises with every release
     Load load = 0;                 // of this one block
     BlockFront* below = nullptr;   // next in a rack
+    BlockFront* ahead = nullptr;   // some places below it when another thread passed it on
 };
 
 /// The part of a pool that the fast path reads. Constant while the pool lives.
 struct CoreFront {
-    std::uint32_t slot = 0;       // which slot of ThreadFront; the last one is never filled
+    std::uint16_t slot = 0;       // which slot of ThreadFront; the last one is never filled
     std::size_t grain_mask = 63;  // sizes are multiples of grain_mask + 1
 };
 
@@ -125,11 +127,11 @@ extern constinit BlockFront no_block;  // zero bytes: fits nothing, ends every r
 
 /// Enters the calling thread's magazine; null if it has none that it may touch. The order of store
 /// and load is what the barrier of the other side enforces; here it binds the compiler only.
-[[gnu::always_inline]] inline Magazine* enter(const CoreFront& core) noexcept {
+[[gnu::always_inline]] inline Magazine* enter(std::size_t slot) noexcept {
     thread_front.busy.store(true, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     // Acquire: sees what the thread that last held this magazine did to it.
-    return thread_front.slots[core.slot].load(std::memory_order_acquire);
+    return thread_front.slots[slot].load(std::memory_order_acquire);
 }
 
 /// Leaves. Release: whoever takes the magazine next sees what was done to it.
@@ -137,34 +139,35 @@ extern constinit BlockFront no_block;  // zero bytes: fits nothing, ends every r
     thread_front.busy.store(false, std::memory_order_release);
 }
 
-/// A block lent, and the rack it will return to. No block: none was lent.
+/// What every acquire beyond the first floor runs: throws, or returns null if `may_fail` or nothing
+/// was asked for. Enters with the thread possibly busy, always returns with it not busy.
+BlockFront* take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool may_fail);
+/// What every release beyond the first floor runs. Never throws: a stale handle is ignored.
+void give_slow(BlockFront& block, std::uint32_t generation) noexcept;
+/// Records a new peak of what is lent; leaves the magazine.
+void note_peak(CoreFront& core) noexcept;
+
+/// A block lent and the rack where the next acquire of these bytes will look first.
 struct Loan {
     BlockFront* block;
     std::size_t rack;
 };
-
-/// What every acquire beyond the first floor runs: throws, or lends none if `may_fail`.
-/// Enters with the thread possibly busy, always returns with it not busy.
-Loan take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool may_fail);
-/// What every release beyond the first floor runs. Never throws: a stale handle is ignored.
-void give_slow(CoreFront& core, BlockFront& block, std::uint64_t generation,
-               std::size_t bytes) noexcept;
-/// Records a new peak of what is lent; leaves the magazine.
-void note_peak(CoreFront& core) noexcept;
+static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in 16 bits");
 
 /// Lends a block of at least `bytes` bytes.
 [[gnu::always_inline]] inline Loan take(CoreFront& core, std::size_t bytes, std::size_t type = 0,
                                         bool may_fail = false) {
-    Magazine* const magazine = enter(core);
-    if (magazine == nullptr) [[unlikely]]
-        return take_slow(core, bytes, type, may_fail);
+    Magazine* const magazine = enter(core.slot);
     const std::size_t last = (bytes - 1) | core.grain_mask;
     const std::size_t rack = rack_of_last(last);
+    if (magazine == nullptr) [[unlikely]]
+        return {take_slow(core, bytes, type, may_fail), rack};
     BlockFront*& top = magazine->rack_at(rack).top;
     BlockFront* const block = top;
     if (block->bytes <= last) [[unlikely]]
-        return take_slow(core, bytes, type, may_fail);
+        return {take_slow(core, bytes, type, may_fail), rack};
     top = &no_block;
+    block->asked = bytes;
     magazine->hits.add(1);
     magazine->asked.add(bytes);
     const Load taken = magazine->taken.now() + block->load;
@@ -176,19 +179,18 @@ void note_peak(CoreFront& core) noexcept;
     return {block, rack};
 }
 
-/// Takes a block back. `bytes` is what was asked for when it was lent.
-[[gnu::always_inline]] inline void give(CoreFront& core, BlockFront& block,
-                                        std::uint64_t generation, std::size_t bytes,
-                                        std::size_t rack_offset) noexcept {
-    Magazine* const magazine = enter(core);
+/// Takes a block back. `generation` is the lower half of the block's when it was lent.
+[[gnu::always_inline]] inline void give(BlockFront& block, std::uint32_t generation,
+                                        std::size_t slot, std::size_t rack_offset) noexcept {
+    Magazine* const magazine = enter(slot);
     if (magazine == nullptr) [[unlikely]]
-        return give_slow(core, block, generation, bytes);
+        return give_slow(block, generation);
     const Load given = magazine->given.now() + block.load;
     const Load over = given - magazine->taken.now() + magazine->above;
-    if (block.generation != generation || (over & load_signs) != 0) [[unlikely]] {
-        return give_slow(core, block, generation, bytes);
-    }
-    block.generation = generation + 1;
+    const std::uint64_t now = block.generation;
+    if (static_cast<std::uint32_t>(now) != generation || (over & load_signs) != 0) [[unlikely]]
+        return give_slow(block, generation);
+    block.generation = now + 1;
     // The rack comes from the handle, not from the block: its address does not wait for the block's.
     Rack& rack = magazine->rack_at(rack_offset);
     BlockFront* const under = rack.top;
@@ -198,7 +200,7 @@ void note_peak(CoreFront& core) noexcept;
         rack.rest = under;
     }
     magazine->given.set(given);
-    magazine->returned.add(bytes);
+    magazine->returned.add(block.asked);
     leave();
 }
 
