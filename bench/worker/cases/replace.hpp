@@ -18,7 +18,7 @@ namespace bench {
 /// 20 buffers, 1 to 25 MiB, any multiple of 8 bytes.
 struct LargeBuffers {
     static constexpr std::size_t live = 20, least = std::size_t{1} << 20, most = 25 * least;
-    static constexpr std::size_t steps = 50, warm_up_rounds = 20;
+    static constexpr std::size_t steps = 200, warm_up_rounds = 5;
     static constexpr bool touched = true;
     std::uniform_int_distribution<std::size_t> words{least / 8, most / 8};
     template <class Random>
