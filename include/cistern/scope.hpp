@@ -243,8 +243,9 @@ typename Layout<Spec>::View views_in(const Buffer& buffer, const Spec& spec) {
 template <class F, std::size_t... I, class... Specs>
 decltype(auto) call_with(F&& f, Pool& pool, std::index_sequence<I...>, const Specs&... specs) {
     // Measured first: a spec that makes no sense takes nothing.
-    const std::array<std::size_t, sizeof...(Specs)> bytes{measured(specs)...};
-    const std::array<Buffer, sizeof...(Specs)> buffers{acquire_for(pool, specs, bytes[I])...};
+    [[maybe_unused]] const std::array<std::size_t, sizeof...(Specs)> bytes{measured(specs)...};
+    [[maybe_unused]] const std::array<Buffer, sizeof...(Specs)> buffers{
+        acquire_for(pool, specs, bytes[I])...};
     return std::invoke(std::forward<F>(f), views_in(buffers[I], specs)...);
 }
 
