@@ -38,6 +38,7 @@ struct PoolStats {
     std::uint64_t acquires = 0, hits = 0, misses = 0, grows = 0, releases = 0, evictions = 0,
                   failures = 0;
     Evictions evictions_by_limit;
+    std::uint64_t missed_bytes = 0;            // asked of the memory by misses and grows
     std::uint64_t moves = 0, moved_bytes = 0;  // pages moved from idle holes instead of new ones
     Gauge lent_buffers, lent_bytes, idle_buffers, idle_bytes, held_bytes, waste_bytes;
 
