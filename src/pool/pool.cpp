@@ -29,6 +29,14 @@ Buffer Pool::zeroed(std::size_t bytes, std::size_t type) {
     return buffer;
 }
 
+Buffer Pool::of_type(std::size_t bytes, std::size_t type) {
+    return {*core_, detail::take(*core_, bytes, type)};
+}
+
+bool Pool::lent(const Buffer& buffer) const noexcept {
+    return !buffer.empty() && block_of(*buffer.block_).core == core_;
+}
+
 void Pool::adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter) {
     if (deleter == nullptr) throw InvalidArgument("adopted bytes need a deleter: null");
     core_of(*core_).adopt(data, bytes, std::move(deleter));
