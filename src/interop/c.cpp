@@ -7,10 +7,13 @@
 #include <cstring>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "cistern/cistern.h"
 #include "cistern/pool.hpp"
+#include "cistern/presets.hpp"
 #include "cistern/version.hpp"
 #include "interop/c_call.hpp"
 #include "interop/handles.hpp"
@@ -73,18 +76,31 @@ PoolOptions from_c(const cistern_options& options) {
     return result;
 }
 
-cistern_options default_options() {
-    const PoolOptions defaults;
-    cistern_options options{};
-    options.size = sizeof options;
-    options.fit = CISTERN_ELASTIC;
-    options.evict = static_cast<std::int32_t>(defaults.evict);
-    options.max_waste = BestFit{}.max_waste;
-    options.alignment = defaults.alignment;
-    copy_limits(defaults, options);
-    options.max_idle_age_ms = defaults.max_idle_age.count();
-    return options;
+/// The name stays the caller's to give.
+cistern_options to_c(const PoolOptions& options) {
+    cistern_options result{};
+    result.fit = static_cast<std::int32_t>(options.fit.index());
+    const auto* const best = std::get_if<BestFit>(&options.fit);
+    const auto* const fixed = std::get_if<FixedBlock>(&options.fit);
+    result.max_waste = best != nullptr ? best->max_waste : BestFit{}.max_waste;
+    result.block_bytes = fixed != nullptr ? fixed->bytes : 0;
+    result.evict = static_cast<std::int32_t>(options.evict);
+    result.alignment = options.alignment;
+    copy_limits(options, result);
+    result.max_idle_age_ms = options.max_idle_age.count();
+    result.separate_types = options.separate_types ? 1 : 0;
+    result.wipe_on_release = options.wipe_on_release ? 1 : 0;
+    return result;
 }
+
+cistern_status write_options(const PoolOptions& from, cistern_options* to, std::size_t size) {
+    return status_of([&] { detail::write_struct(to_c(from), to, size, "cistern_options"); });
+}
+
+static_assert(std::is_same_v<std::variant_alternative_t<CISTERN_ELASTIC, Fit>, Elastic> &&
+              std::is_same_v<std::variant_alternative_t<CISTERN_EXACT_FIT, Fit>, ExactFit> &&
+              std::is_same_v<std::variant_alternative_t<CISTERN_BEST_FIT, Fit>, BestFit> &&
+              std::is_same_v<std::variant_alternative_t<CISTERN_FIXED_BLOCK, Fit>, FixedBlock>);
 
 // --- Buffers and texts ------------------------------------------------------------------------------
 
@@ -126,37 +142,22 @@ using namespace cistern;
 const char* cistern_version() { return version(); }
 
 cistern_status cistern_options_init(cistern_options* options, size_t size) {
-    return status_of(
-        [&] { detail::write_struct(default_options(), options, size, "cistern_options"); });
+    return write_options({}, options, size);
 }
 
 cistern_status cistern_options_fixed_blocks(cistern_options* options, size_t size,
                                             size_t block_bytes) {
-    return status_of([&] {
-        cistern_options fixed = default_options();
-        fixed.fit = CISTERN_FIXED_BLOCK;
-        fixed.block_bytes = block_bytes;
-        detail::write_struct(fixed, options, size, "cistern_options");
-    });
+    return write_options(presets::fixed_blocks(block_bytes), options, size);
 }
 
 cistern_status cistern_options_typed_best_fit(cistern_options* options, size_t size) {
-    return status_of([&] {
-        cistern_options typed = default_options();
-        typed.fit = CISTERN_BEST_FIT;
-        typed.max_waste = 1.0;
-        typed.evict = CISTERN_EVICT_SMALLEST;
-        typed.max_idle_bytes = std::size_t{100} << 20;
-        typed.separate_types = 1;
-        detail::write_struct(typed, options, size, "cistern_options");
-    });
+    return write_options(presets::typed_best_fit(), options, size);
 }
 
 cistern_pool cistern_pool_create(const cistern_options* options) {
     return call([&] {
         if (options == nullptr) return PoolTable::instance().add(Pool());
-        const cistern_options read =
-            detail::read_struct(options, default_options(), "cistern_options");
+        const cistern_options read = detail::read_struct(options, to_c({}), "cistern_options");
         return PoolTable::instance().add(Pool(Memory::host(), from_c(read)));
     });
 }

@@ -6,12 +6,12 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -26,9 +26,22 @@ namespace {
 
 using Loans = std::unordered_map<const void*, Buffer>;
 
+// The table grows by hand, so that putting a node back never allocates.
 struct Shard {
     std::mutex lock;
     Loans loans;
+
+    Shard() {
+        loans.max_load_factor(1e6F);
+        loans.rehash(16);
+    }
+    void make_room() noexcept {
+        if (loans.size() < loans.bucket_count()) return;
+        try {
+            loans.rehash(2 * loans.size());
+        } catch (const std::bad_alloc&) {  // a crowded table still works
+        }
+    }
 };
 
 using Shards = std::array<Shard, 64>;
@@ -73,6 +86,41 @@ Loans::iterator find_in(Shard& shard, const Pool& pool, const void* data) {
     return loan;
 }
 
+/// Takes a loan out of the table.
+Loans::node_type take_out(const Pool& pool, const void* data) {
+    Shard& shard = shard_of(data);
+    const std::scoped_lock hold(shard.lock);
+    return shard.loans.extract(find_in(shard, pool, data));
+}
+
+/// Puts a loan in, at the address that it names.
+void put_in(Loans::node_type&& loan) noexcept {
+    Shard& shard = shard_of(loan.key());
+    const std::scoped_lock hold(shard.lock);
+    shard.loans.insert(std::move(loan));
+    shard.make_room();
+}
+
+void* grow(Pool& pool, void* data, std::size_t bytes) {
+    Loans::node_type loan = take_out(pool, data);
+    Buffer& buffer = loan.mapped();
+    const std::size_t offset = offset_in(buffer, data);
+    try {
+        std::size_t asked = 0;
+        if (__builtin_add_overflow(bytes, offset, &asked)) {
+            throw OutOfMemory("more bytes than can be addressed: " + std::to_string(bytes) + " B");
+        }
+        pool.grow(buffer, asked);
+    } catch (...) {
+        put_in(std::move(loan));
+        throw;
+    }
+    auto* const grown = static_cast<std::byte*>(buffer.data()) + offset;
+    loan.key() = grown;
+    put_in(std::move(loan));
+    return grown;
+}
+
 }  // namespace
 
 void* lend(Pool& pool, std::size_t bytes, std::size_t alignment, bool zeroed) {
@@ -91,15 +139,11 @@ void* lend(Pool& pool, std::size_t bytes, std::size_t alignment, bool zeroed) {
     Shard& shard = shard_of(data);
     const std::scoped_lock hold(shard.lock);
     shard.loans.emplace(data, std::move(buffer));
+    shard.make_room();
     return data;
 }
 
-void take_back(const Pool& pool, void* data) {
-    Loans::node_type loan;  // released once the shard's lock is free
-    Shard& shard = shard_of(data);
-    const std::scoped_lock hold(shard.lock);
-    loan = shard.loans.extract(find_in(shard, pool, data));
-}
+void take_back(const Pool& pool, void* data) { take_out(pool, data); }
 
 std::size_t usable_bytes(const Pool& pool, const void* data) {
     Shard& shard = shard_of(data);
@@ -110,15 +154,15 @@ std::size_t usable_bytes(const Pool& pool, const void* data) {
 
 void* resize(Pool& pool, void* data, std::size_t bytes) {
     const std::size_t usable = usable_bytes(pool, data);
-    if (bytes <= usable && bytes >= usable / 2) return data;
+    if (bytes > usable) return grow(pool, data, bytes);
+    if (bytes >= usable / 2) return data;
     void* moved = nullptr;
     try {
         moved = lend(pool, bytes, smallest_grain, false);
     } catch (const OutOfMemory&) {
-        if (bytes <= usable) return data;  // they are enough where they are
-        throw;
+        return data;  // they are enough where they are
     }
-    std::memcpy(moved, data, std::min(bytes, usable));
+    std::memcpy(moved, data, bytes);
     take_back(pool, data);
     return moved;
 }

@@ -492,6 +492,95 @@ static void pointers_that_are_not_lent_are_errors(void) {
     CHECK(cistern_pool_destroy(other) == CISTERN_OK);
 }
 
+static void keyed_buffers_grow(void) {
+    cistern_keyed keyed = cistern_keyed_create(NULL);
+    CHECK(keyed != 0 && succeeded());
+
+    char* data = cistern_keyed_get(keyed, "coeff", 1000);
+    CHECK(data != NULL);
+    memset(data, 4, 1000);
+    CHECK(cistern_keyed_get(keyed, "coeff", 10) == data);
+    data = cistern_keyed_get(keyed, "coeff", 100000);
+    CHECK(data != NULL && data[0] == 4 && data[999] == 4);
+    CHECK(cistern_keyed_get(keyed, "gram", 64) != NULL);
+
+    cistern_key_stats stats;
+    CHECK(cistern_keyed_stats(keyed, "coeff", &stats, sizeof stats) == CISTERN_OK);
+    CHECK(stats.size == sizeof stats && stats.hits == 1 && stats.misses == 1 && stats.grows == 1);
+    CHECK(cistern_keyed_stats(keyed, NULL, &stats, sizeof stats) == CISTERN_OK);
+    CHECK(stats.hits == 1 && stats.misses == 2 && stats.grows == 1);
+    CHECK(cistern_keyed_stats(keyed, "unknown", &stats, sizeof stats) == CISTERN_OK);
+    CHECK(stats.hits == 0 && stats.misses == 0 && stats.grows == 0);
+    size_t bytes = 0;
+    CHECK(cistern_keyed_memory_bytes(keyed, "coeff", &bytes) == CISTERN_OK && bytes >= 100000);
+    CHECK(cistern_keyed_memory_bytes(keyed, NULL, &bytes) == CISTERN_OK && bytes >= 100064);
+    CHECK(cistern_keyed_clear(keyed) == CISTERN_OK);
+    CHECK(cistern_keyed_memory_bytes(keyed, NULL, &bytes) == CISTERN_OK && bytes == 0);
+
+    CHECK(cistern_keyed_get(keyed, NULL, 10) == NULL && failed(CISTERN_INVALID_ARGUMENT, "key"));
+    CHECK(cistern_keyed_get(keyed, "a", (size_t)-1) == NULL && failed(CISTERN_OUT_OF_MEMORY, ""));
+    CHECK(cistern_keyed_stats(keyed, "a", NULL, sizeof stats) == CISTERN_INVALID_ARGUMENT);
+    CHECK(cistern_keyed_stats(keyed, "a", &stats, 1) == CISTERN_INVALID_ARGUMENT);
+    CHECK(cistern_keyed_memory_bytes(keyed, "a", NULL) == CISTERN_INVALID_ARGUMENT);
+    CHECK(cistern_keyed_destroy(keyed) == CISTERN_OK);
+}
+
+static void check_refused_as_a_keyed_pool(cistern_keyed bad, const char* why) {
+    cistern_key_stats stats;
+    size_t bytes = 77;
+    CHECK(cistern_keyed_destroy(bad) == CISTERN_INVALID_HANDLE);
+    CHECK(failed(CISTERN_INVALID_HANDLE, why));
+    CHECK(cistern_keyed_get(bad, "key", 8) == NULL && failed(CISTERN_INVALID_HANDLE, why));
+    CHECK(cistern_keyed_stats(bad, "key", &stats, sizeof stats) == CISTERN_INVALID_HANDLE);
+    CHECK(cistern_keyed_memory_bytes(bad, NULL, &bytes) == CISTERN_INVALID_HANDLE && bytes == 77);
+    CHECK(cistern_keyed_clear(bad) == CISTERN_INVALID_HANDLE);
+}
+
+static void keyed_pools_are_checked_too(void) {
+    cistern_keyed stale = cistern_keyed_create(NULL);
+    cistern_pool pool = cistern_pool_create(NULL);
+    CHECK(cistern_keyed_destroy(stale) == CISTERN_OK);
+    check_refused_as_a_keyed_pool(0, "null");
+    check_refused_as_a_keyed_pool(stale, "a keyed pool that was destroyed");
+    check_refused_as_a_keyed_pool(pool, "names a pool, not a keyed pool");
+    check_refused_as_a_keyed_pool(UINT64_MAX, "never given out");
+
+    cistern_keyed_options options;
+    CHECK(cistern_keyed_options_init(NULL, sizeof options) == CISTERN_INVALID_ARGUMENT);
+    CHECK(cistern_keyed_options_init(&options, sizeof options) == CISTERN_OK);
+    options.same_key = 2;
+    CHECK(cistern_keyed_create(&options) == 0);
+    CHECK(failed(CISTERN_INVALID_ARGUMENT, "no such same_key: 2"));
+    options.same_key = CISTERN_SAME_KEY_ERROR;
+    options.pool = stale;
+    CHECK(cistern_keyed_create(&options) == 0 && failed(CISTERN_INVALID_HANDLE, "not a pool"));
+    CHECK(cistern_pool_destroy(pool) == CISTERN_OK);
+}
+
+static void* get_key(void* context) {
+    return cistern_keyed_get(*(cistern_keyed*)context, "key", 100);
+}
+
+static void a_second_thread_gets_an_error_or_its_own(void) {
+    cistern_pool pool = cistern_pool_create(NULL);
+    cistern_keyed_options options;
+    CHECK(cistern_keyed_options_init(&options, sizeof options) == CISTERN_OK);
+    options.pool = pool;
+    for (int own = 0; own < 2; ++own) {
+        options.same_key = own ? CISTERN_SAME_KEY_OWN_BUFFER : CISTERN_SAME_KEY_ERROR;
+        cistern_keyed keyed = cistern_keyed_create(&options);
+        void *mine = cistern_keyed_get(keyed, "key", 100), *other = NULL;
+        CHECK(mine != NULL && stats_of(pool).lent_buffers.now == 1);
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, get_key, &keyed) == 0);
+        CHECK(pthread_join(thread, &other) == 0);
+        CHECK(other != mine && (other != NULL) == own);
+        CHECK(cistern_keyed_destroy(keyed) == CISTERN_OK);
+        CHECK(stats_of(pool).lent_buffers.now == 0);
+    }
+    CHECK(cistern_pool_destroy(pool) == CISTERN_OK);
+}
+
 /* Threads that use a pool until another destroys it. */
 static void* use_until_destroyed(void* context) {
     const cistern_pool pool = *(const cistern_pool*)context;
@@ -585,6 +674,9 @@ int main(void) {
     texts_fit_or_say_what_they_take();
     bare_pointers_work_as_in_stdlib();
     pointers_that_are_not_lent_are_errors();
+    keyed_buffers_grow();
+    keyed_pools_are_checked_too();
+    a_second_thread_gets_an_error_or_its_own();
     a_pool_may_be_destroyed_while_others_use_it();
     of_two_threads_that_release_one_succeeds();
     errors_belong_to_their_thread();
