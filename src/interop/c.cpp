@@ -136,7 +136,6 @@ cistern_gauge gauge(const Gauge& from) { return {from.now, from.peak}; }
 }  // namespace
 }  // namespace cistern
 
-// NOLINTBEGIN(readability-identifier-naming)
 using namespace cistern;
 
 const char* cistern_version() { return version(); }
@@ -324,4 +323,3 @@ size_t cistern_pool_explain(cistern_pool pool, char* text, size_t room) {
 size_t cistern_pool_explain_json(cistern_pool pool, char* text, size_t room) {
     return text_by(pool, text, room, [](const Pool& from) { return from.explain().json(); });
 }
-// NOLINTEND(readability-identifier-naming)

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "cistern/cistern.h"
 #include "cistern/keyed.hpp"
@@ -54,9 +53,9 @@ cistern_keyed cistern_keyed_create(const cistern_keyed_options* options) {
         cistern_keyed_options read{};
         if (options != nullptr) read = detail::read_struct(options, read, "cistern_keyed_options");
         const KeyedOptions keyed{.same_key = detail::same_key_of(read)};
-        Pool pool = read.pool == 0 ? Pool(Memory::host(), presets::keyed())
-                                   : Pool(*detail::visit_pool(read.pool));
-        return detail::KeyedTable::instance().add(KeyedPool(std::move(pool), keyed));
+        const Pool pool = read.pool == 0 ? Pool(Memory::host(), presets::keyed())
+                                         : Pool(*detail::visit_pool(read.pool));
+        return detail::KeyedTable::instance().add(KeyedPool(pool, keyed));
     });
 }
 

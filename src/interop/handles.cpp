@@ -48,26 +48,28 @@ std::size_t thread_number(std::size_t count) noexcept {
 }
 
 BufferTable& BufferTable::instance() noexcept {
-    static auto* const table = new BufferTable;
-    return *table;
+    static constinit BufferTable table;
+    return table;
+}
+
+std::uint32_t BufferTable::Shard::free_place() {
+    if (first_free != no_place) return std::exchange(first_free, at(first_free).next_free);
+    constexpr std::uint32_t limit = Handle::places / shard_count;
+    if (used == limit) {
+        throw OutOfMemory("too many buffers of one thread are on loan: limit " +
+                          std::to_string(limit));
+    }
+    Place*& chunk = chunk_of(used);
+    if (chunk == nullptr) chunk = new Place[std::bit_floor(used + first_chunk)];
+    return used++;
 }
 
 std::uint64_t BufferTable::add(Buffer&& buffer) {
     const std::size_t index = thread_number(shard_count);
     Shard& shard = shards_[index];
     const std::scoped_lock hold(shard.lock);
-    std::uint32_t local = shard.first_free;
-    if (local == no_place) {
-        local = static_cast<std::uint32_t>(shard.places.size());
-        if (local == Handle::places / shard_count) {
-            throw OutOfMemory("too many buffers of one thread on loan: limit " +
-                              std::to_string(local));
-        }
-        shard.places.emplace_back();
-    }
-    Place& place = shard.places[local];
-    shard.first_free = place.next_free;
-    place.next_free = no_place;
+    const std::uint32_t local = shard.free_place();
+    Place& place = shard.at(local);
     place.buffer.swap(buffer);
     place.lent = true;
     ++place.generation;
@@ -82,18 +84,16 @@ Buffer BufferTable::remove(std::uint64_t number) {
     Buffer buffer = std::move(place.buffer);
     place.lent = false;
     if (place.generation != Handle::last_generation) {
-        place.next_free =
-            std::exchange(shard.first_free, static_cast<std::uint32_t>(handle.place / shard_count));
+        place.next_free = std::exchange(shard.first_free, local_of(handle));
     }
     return buffer;
 }
 
 BufferTable::Place& BufferTable::place_of(Shard& shard, const Handle& handle) {
-    const std::uint64_t local = handle.place / shard_count;
-    if (handle.kind != HandleKind::buffer || local >= shard.places.size()) {
+    if (handle.kind != HandleKind::buffer || local_of(handle) >= shard.used) {
         throw_invalid(handle, HandleKind::buffer, 0);
     }
-    Place& place = shard.places[local];
+    Place& place = shard.at(local_of(handle));
     if (place.generation != handle.generation || !place.lent) {
         throw_invalid(handle, HandleKind::buffer, place.generation);
     }

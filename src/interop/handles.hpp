@@ -10,9 +10,9 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -67,11 +67,12 @@ int survive_fork() {
 class BufferTable {
 public:
     static BufferTable& instance() noexcept;
+    constexpr BufferTable() = default;
 
     /// Throws std::bad_alloc; then the buffer is released.
     std::uint64_t add(Buffer&& buffer);
     /// Returns what the handle named, which it then no longer does. Throws InvalidHandle.
-    Buffer remove(std::uint64_t handle);
+    Buffer remove(std::uint64_t number);
     /// Returns read(buffer), called while the buffer cannot be released. Throws InvalidHandle.
     template <class Read>
     auto read(std::uint64_t number, Read&& read) {
@@ -85,7 +86,7 @@ public:
     void unlock() noexcept;
 
 private:
-    static constexpr std::size_t shard_count = 64;
+    static constexpr std::size_t shard_count = 16;
     static constexpr std::uint32_t no_place = ~std::uint32_t{0};
     struct Place {
         Buffer buffer;
@@ -93,12 +94,28 @@ private:
         std::uint32_t next_free = no_place;
         bool lent = false;
     };
+    static constexpr std::uint32_t first_chunk = 64;
     struct alignas(64) Shard {
         ShortLock lock;
+        std::uint32_t used = 0;
         std::uint32_t first_free = no_place;
-        std::deque<Place> places;
+        std::array<Place*, 19> chunks{};  // each twice as long as the one before
+
+        Place*& chunk_of(std::uint32_t local) noexcept {
+            return chunks[static_cast<std::size_t>(std::bit_width(local + first_chunk) -
+                                                   std::bit_width(first_chunk))];
+        }
+        Place& at(std::uint32_t local) noexcept {
+            const std::uint32_t number = local + first_chunk;
+            return chunk_of(local)[number - std::bit_floor(number)];
+        }
+        /// Returns the number of a place that is free. Throws OutOfMemory.
+        std::uint32_t free_place();
     };
     Shard& shard_of(const Handle& handle) noexcept { return shards_[handle.place % shard_count]; }
+    static std::uint32_t local_of(const Handle& handle) noexcept {
+        return static_cast<std::uint32_t>(handle.place / shard_count);
+    }
     static Place& place_of(Shard& shard, const Handle& handle);
 
     std::array<Shard, shard_count> shards_;
@@ -106,15 +123,15 @@ private:
 
 /// Things that are used far more often than made. A thread that uses one counts itself in, on a
 /// counter few others touch; what is removed meanwhile goes with the last that leaves.
-template <class Thing, HandleKind kind>
+template <class Thing, HandleKind Kind>
 class Table {
     enum Stage : std::uint64_t { free = 0, live = 1, dying = 2 };
     struct alignas(64) Count {
         std::atomic<std::uint32_t> inside{0};
     };
     struct Place {
-        std::atomic<std::uint64_t> state{0};  // generation * 4 + stage
         std::array<Count, 16> counts;
+        std::atomic<std::uint64_t> state{0};  // generation * 4 + stage
         std::optional<Thing> thing;
         Place* next_free = nullptr;
         std::uint64_t number = 0;
@@ -124,9 +141,10 @@ public:
     static constexpr std::uint64_t place_count = 1 << 16;
 
     static Table& instance() noexcept {
-        static auto* const table = new Table;
-        return *table;
+        static constinit Table table;
+        return table;
     }
+    constexpr Table() = default;
 
     /// Throws OutOfMemory if there are too many.
     std::uint64_t add(Thing thing) {
@@ -146,7 +164,7 @@ public:
         place->thing.emplace(std::move(thing));
         const std::uint64_t generation = (place->state.load(std::memory_order_relaxed) >> 2) + 1;
         place->state.store(generation << 2 | live);
-        return Handle{kind, place->number, generation}.number();
+        return Handle{Kind, place->number, generation}.number();
     }
 
     /// Ends a handle. Throws InvalidHandle.
@@ -155,7 +173,7 @@ public:
         Place& place = place_of(handle);
         std::uint64_t state = handle.generation << 2 | live;
         if (!place.state.compare_exchange_strong(state, handle.generation << 2 | dying)) {
-            throw_invalid(handle, kind, state >> 2);
+            throw_invalid(handle, Kind, state >> 2);
         }
         bury_if_left(place);
     }
@@ -174,7 +192,7 @@ public:
             const std::uint64_t state = place_.state.load();
             if (state == (handle.generation << 2 | live)) return;
             leave();
-            throw_invalid(handle, kind, state >> 2);
+            throw_invalid(handle, Kind, state >> 2);
         }
         Visit(const Visit&) = delete;
         Visit& operator=(const Visit&) = delete;
@@ -199,10 +217,10 @@ public:
 
 private:
     Place& place_of(const Handle& handle) {
-        Place* const place = handle.kind == kind && handle.place < place_count
+        Place* const place = handle.kind == Kind && handle.place < place_count
                                  ? places_[handle.place].load(std::memory_order_acquire)
                                  : nullptr;
-        if (place == nullptr) throw_invalid(handle, kind, 0);
+        if (place == nullptr) throw_invalid(handle, Kind, 0);
         return *place;
     }
 

@@ -44,7 +44,7 @@ struct Shard {
     }
 };
 
-using Shards = std::array<Shard, 64>;
+using Shards = std::array<Shard, 16>;
 
 Shards& shards() {
     static auto* const table = new Shards;
@@ -65,7 +65,7 @@ Shards& shards() {
 
 Shard& shard_of(const void* data) {
     const auto address = reinterpret_cast<std::uintptr_t>(data);
-    return shards()[(address / smallest_grain * 0x9E3779B97F4A7C15U) >> 58];
+    return shards()[(address / smallest_grain * 0x9E3779B97F4A7C15U) >> 60];
 }
 
 std::size_t offset_in(const Buffer& buffer, const void* data) {

@@ -1,10 +1,14 @@
 /* Everything in cistern.h, from C: what works, and that each misuse is an error with a message. */
 
+#define _POSIX_C_SOURCE 200809L
+
 #include <cistern/cistern.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static int failures = 0;
 
@@ -614,6 +618,33 @@ static void a_pool_may_be_destroyed_while_others_use_it(void) {
     }
 }
 
+/* A child of fork has usable tables, whatever other threads were doing. */
+static void a_child_goes_on(void) {
+    cistern_pool pool = cistern_pool_create(NULL);
+    cistern_buffer buffer = cistern_acquire(pool, 64);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, use_until_destroyed, &pool) == 0);
+    for (int round = 0; round < 20; ++round) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(60);
+            void* data = cistern_malloc(pool, 100);
+            const int works = cistern_release(buffer) == CISTERN_OK &&
+                              cistern_release(buffer) == CISTERN_INVALID_HANDLE &&
+                              cistern_release(cistern_acquire(pool, 256)) == CISTERN_OK &&
+                              cistern_free(pool, data) == CISTERN_OK &&
+                              cistern_pool_destroy(pool) == CISTERN_OK &&
+                              cistern_pool_create(NULL) != 0;
+            _exit(works ? 0 : 1);
+        }
+        int status = 1;
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    }
+    CHECK(cistern_release(buffer) == CISTERN_OK);
+    CHECK(cistern_pool_destroy(pool) == CISTERN_OK);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 static void* release_all(void* context) {
     cistern_buffer* const buffers = context;
     size_t released = 0;
@@ -678,6 +709,7 @@ int main(void) {
     keyed_pools_are_checked_too();
     a_second_thread_gets_an_error_or_its_own();
     a_pool_may_be_destroyed_while_others_use_it();
+    a_child_goes_on();
     of_two_threads_that_release_one_succeeds();
     errors_belong_to_their_thread();
     if (failures != 0) return EXIT_FAILURE;
