@@ -127,6 +127,26 @@ PyObject* view(PyObject* /*module*/, PyObject* const* args, Py_ssize_t count, Py
     });
 }
 
+PyObject* nbytes(PyObject* /*module*/, PyObject* const* args, Py_ssize_t count,
+                 PyObject* keywords) {
+    return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
+        static constexpr const char* names[] = {"shape", "dtype", nullptr};
+        PyObject* values[2];
+        read_arguments("nbytes", args, count, keywords, names, 1, values);
+        Extents extents;
+        read_shape(values[0], extents);
+        PyArray_Descr* const descr = read_dtype(values[1]);
+        try {
+            const std::size_t bytes = bytes_of(values[0], extents, descr);
+            Py_DECREF(descr);
+            return PyLong_FromSize_t(bytes);
+        } catch (...) {
+            Py_DECREF(descr);
+            throw;
+        }
+    });
+}
+
 PyObject* grow(PyObject* /*module*/, PyObject* const* args, Py_ssize_t count) {
     return guarded<PyObject*>(nullptr, [&]() -> PyObject* {
         if (count != 2) {

@@ -31,6 +31,8 @@ private:
 
 /// view(owner, shape, dtype=None, offset=0): an array over a part of another's bytes.
 PyObject* view(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords);
+/// nbytes(shape, dtype=None): the bytes of such an array, or the error that asking for it would be.
+PyObject* nbytes(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords);
 /// grow(box, nbytes): makes the 1-d byte array that is the list `box`'s only item longer in place.
 /// Returns False, changing nothing, if somebody else holds it.
 PyObject* grow(PyObject* module, PyObject* const* args, Py_ssize_t count);

@@ -36,6 +36,8 @@ PyCFunction as_function(Function* function) noexcept {
 PyMethodDef functions[] = {
     {"view", as_function(&view), METH_FASTCALL | METH_KEYWORDS,
      "view(owner, shape, dtype=None, offset=0)\n--\n\nAn array over a part of another's bytes."},
+    {"nbytes", as_function(&nbytes), METH_FASTCALL | METH_KEYWORDS,
+     "nbytes(shape, dtype=None)\n--\n\nThe bytes of such an array."},
     {"grow", as_function(&grow), METH_FASTCALL,
      "grow(box, nbytes, /)\n--\n\nMakes the byte array in a list longer if nobody else holds it."},
     {"let_go", &let_go, METH_O,
