@@ -52,6 +52,7 @@ PyMethodDef functions[] = {
 }  // namespace
 
 NB_MODULE(_core, module) {
+    nb::set_leak_warnings(false);  // a pool may live as long as the process
     if (_import_array() < 0) throw nb::python_error();
     try {
         import_errors();
