@@ -1,13 +1,17 @@
 """NumPy itself on a pool: a memory handler (NEP 49) for arrays from a size on."""
 
+import contextvars
 import functools
 import inspect
-import threading
 
 from . import _core
 from .pool import _count, default_pool
 
 DEFAULT_MIN_BYTES = 64 * 1024
+
+# The handlers that blocks have replaced, innermost first: (handler, the others). It lives in the context,
+# as the handler does.
+_before = contextvars.ContextVar("cistern_handlers_before", default=None)
 
 
 class numpy_pool:
@@ -24,15 +28,15 @@ class numpy_pool:
         if not isinstance(self.pool, _core.Pool):
             raise TypeError(f"pool is a cistern.Pool, not {type(pool).__name__!r}: {pool!r}")
         self._handler = self.pool._numpy_handler(_count("min_bytes", min_bytes))
-        self._before = threading.local()
 
     def __enter__(self):
-        before = self._before.__dict__.setdefault("stack", [])
-        before.append(_core.set_handler(self._handler))
+        _before.set((_core.set_handler(self._handler), _before.get()))
         return self.pool
 
     def __exit__(self, *error):
-        _core.set_handler(self._before.stack.pop())
+        handler, before = _before.get()
+        _before.set(before)
+        _core.set_handler(handler)
 
     def __repr__(self):
         return f"<cistern.numpy_pool on {self.pool!r}>"

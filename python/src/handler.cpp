@@ -19,11 +19,7 @@ namespace {
 constexpr const char* capsule_name = "mem_handler";  // NumPy asks for this one
 constexpr const char* handler_name = "cistern";
 
-const PyDataMemAllocator& numpy_allocator() noexcept {
-    static const auto* const handler = static_cast<const PyDataMem_Handler*>(
-        PyCapsule_GetPointer(PyDataMem_DefaultHandler, capsule_name));
-    return handler->allocator;
-}
+constinit PyDataMemAllocator numpy_allocator{};  // NumPy's own; read when the module is loaded
 
 void* mark(void* block, std::size_t bytes) noexcept {
     if (block == nullptr) return nullptr;
@@ -34,12 +30,12 @@ void* mark(void* block, std::size_t bytes) noexcept {
 
 void* allocate_small(std::size_t bytes) noexcept {
     const std::size_t all = bytes + sizeof(Tag);
-    return mark(numpy_allocator().malloc(numpy_allocator().ctx, all), all);
+    return mark(numpy_allocator.malloc(numpy_allocator.ctx, all), all);
 }
 
 void free_small(void* data) noexcept {
     Tag& tag = tag_of(data);
-    numpy_allocator().free(numpy_allocator().ctx, &tag, tag.bytes);
+    numpy_allocator.free(numpy_allocator.ctx, &tag, tag.bytes);
 }
 
 bool pooled(void* data) noexcept {
@@ -53,6 +49,12 @@ bool pooled(void* data) noexcept {
 void destroy(PyObject* capsule) noexcept { delete &Handler::of(capsule); }
 
 }  // namespace
+
+void import_allocator() noexcept {
+    numpy_allocator = static_cast<const PyDataMem_Handler*>(
+                          PyCapsule_GetPointer(PyDataMem_DefaultHandler, capsule_name))
+                          ->allocator;
+}
 
 Handler::Handler(Pool pool, std::size_t min_bytes)
     : numpy_{}, pool_(std::move(pool)), min_bytes_(min_bytes) {
@@ -122,7 +124,7 @@ void* Handler::allocate_zeroed(void* context, std::size_t count, std::size_t byt
     if (__builtin_mul_overflow(count, bytes, &all)) return nullptr;
     if (all < handler.min_bytes_) {
         all += sizeof(Tag);
-        return mark(numpy_allocator().calloc(numpy_allocator().ctx, 1, all), all);
+        return mark(numpy_allocator.calloc(numpy_allocator.ctx, 1, all), all);
     }
     try {
         const WithoutGil without(all >= much_to_zero && PyGILState_Check() != 0);
@@ -152,7 +154,7 @@ void* Handler::reallocate(void* context, void* data, std::size_t bytes) noexcept
         old_bytes = tag_of(data).bytes - sizeof(Tag);
         if (bytes < handler.min_bytes_) {
             const std::size_t all = bytes + sizeof(Tag);
-            return mark(numpy_allocator().realloc(numpy_allocator().ctx, &tag_of(data), all), all);
+            return mark(numpy_allocator.realloc(numpy_allocator.ctx, &tag_of(data), all), all);
         }
     }
     void* const moved = allocate(context, bytes);

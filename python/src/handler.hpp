@@ -18,6 +18,9 @@
 
 namespace cistern::python {
 
+/// Looks NumPy's own allocator up, for what is too small for the pool. To be called first.
+void import_allocator() noexcept;
+
 class Handler {
 public:
     /// Serves requests of at least `min_bytes` from the pool, smaller ones from NumPy's allocator.

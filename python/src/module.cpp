@@ -54,6 +54,7 @@ PyMethodDef functions[] = {
 NB_MODULE(_core, module) {
     nb::set_leak_warnings(false);  // a pool may live as long as the process
     if (_import_array() < 0) throw nb::python_error();
+    import_allocator();
     try {
         import_errors();
     } catch (const ErrorIsSet&) {
