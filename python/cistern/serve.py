@@ -7,7 +7,7 @@ import inspect
 from . import _core
 from .pool import _count, default_pool
 
-DEFAULT_MIN_BYTES = 64 * 1024
+DEFAULT_MIN_BYTES = 1024  # below, NumPy keeps a cache of its own
 
 # The handlers that blocks have replaced, innermost first: (handler, the others). It lives in the context,
 # as the handler does.
