@@ -9,7 +9,7 @@ class InvalidArgument(Error, ValueError):
     """A value that makes no sense; the text names it. Nothing was changed."""
 
 
-class OutOfMemory(Error, MemoryError):
+class OutOfMemory(MemoryError, Error):  # MemoryError makes its own instances, so it comes first
     """The memory, or a limit of the pool, has no room left. The text says who holds what."""
 
 

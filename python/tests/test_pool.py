@@ -367,3 +367,11 @@ def test_dtype_references_are_not_lost(pool):
     for _ in range(1000):
         pool.empty(10, dtype)
     assert sys.getrefcount(dtype) - before <= 2
+
+
+@pytest.mark.parametrize("kind", [cistern.Error, cistern.InvalidArgument, cistern.OutOfMemory,
+                                  cistern.Unavailable, cistern.DeviceError,
+                                  cistern.BufferNotAllocatedError])
+def test_errors_travel_between_processes(kind):
+    for copy in (pickle.loads(pickle.dumps(kind("text"))), kind.__new__(kind, "text")):
+        assert type(copy) is kind and copy.args == ("text",)
