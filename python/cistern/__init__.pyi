@@ -1,7 +1,7 @@
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ContextManager, Generic, Literal, SupportsIndex, TypeVar, overload
+from typing import Any, ContextManager, Generic, Literal, SupportsIndex, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -200,14 +200,14 @@ def enable_numpy(pool: Pool | None = None, *, min_bytes: int = 1024) -> Pool: ..
 def disable_numpy() -> None: ...
 
 class pooled:
-    @overload
+    # With a function, what the function is; without, a decorator and context manager.
     def __new__(
-        cls, function: None = None, *, pool: Pool | None = None, min_bytes: int = 1024
-    ) -> pooled: ...
-    @overload
-    def __new__(
-        cls, function: _F, *, pool: Pool | None = None, min_bytes: int = 1024
-    ) -> _F: ...
+        cls,
+        function: Callable[..., Any] | None = None,
+        *,
+        pool: Pool | None = None,
+        min_bytes: int = 1024,
+    ) -> Any: ...
     def __enter__(self) -> Pool: ...
     def __exit__(self, *error: object) -> None: ...
     def __call__(self, function: _F) -> _F: ...

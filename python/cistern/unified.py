@@ -79,7 +79,9 @@ class UnifiedBuffer:
     """
 
     _not_allocated = BufferNotAllocatedError
-    __class_getitem__ = classmethod(types.GenericAlias)
+
+    def __class_getitem__(cls, item):
+        return types.GenericAlias(cls, item)
 
     def __init__(self, shape, dtype=np.float32, *, pinned=False, _pool=None):
         nbytes = _core.nbytes(shape, dtype)

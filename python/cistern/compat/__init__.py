@@ -13,6 +13,7 @@ import sys
 import types
 
 from ..errors import InvalidArgument
+from . import pycsa, pydotcompute  # noqa: F401
 
 _MODULES = {
     "pycsa": ("core.buffer_pool",),
