@@ -12,7 +12,7 @@ def step(u):
     return np.sqrt(u * u + 1.0) / (u + 2.0)
 
 
-def seconds(u, steps=20):
+def seconds(u, steps=10):
     start = time.perf_counter()
     for _ in range(steps):
         step(u)
