@@ -215,6 +215,7 @@ Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
             pay_for_moves(size);
             ++(taken.new_bytes == 0 ? hits_ : misses_);
             held_ += taken.new_bytes;
+            missed_bytes_ += taken.new_bytes;
             held_peak_ = std::max(held_peak_, held_);
             now_out(*taken.block);
             if (taken.block->zero) taken.block->zero_generation = taken.block->generation;
@@ -247,11 +248,11 @@ Core::Attempt Core::try_grow(Block& block, std::size_t size) {
         store_.reserve(2);
         Arena::Taken taken = arena_->extend(block, size, room);
         if (taken.outcome == Arena::Outcome::no_place && all_is_central) {
-            if (marks_) mark_defined(block.data, block.bytes);
             taken = arena_->relocate(block, size, room, coarse_now(), order_ + 1);
         }
         if (taken.outcome == Arena::Outcome::done) {
             held_ += taken.new_bytes;
+            missed_bytes_ += taken.new_bytes;
             held_peak_ = std::max(held_peak_, held_);
             now_out(*taken.block);
             --blocks_out_;  // it was out before
