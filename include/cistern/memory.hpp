@@ -36,6 +36,8 @@ public:
 
     /// Sets bytes to zero. The default writes them from the host.
     virtual void zero(void* data, std::size_t bytes) noexcept;
+    /// Copies bytes within this memory, or between it and the host's. The default copies on the host.
+    virtual void copy(void* to, const void* from, std::size_t bytes);
 };
 
 struct HostOptions {

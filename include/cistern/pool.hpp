@@ -103,6 +103,12 @@ public:
     /// empty, was released already, or belongs to another pool.
     void release(Buffer&& buffer);
 
+    /// Makes a buffer of this pool `bytes` bytes long; smaller ones never shrink. What it holds stays;
+    /// its address may change. Where the memory allows, the pages stay too: what follows is added, or
+    /// the pages are moved, so that only the new part is ever fetched. Throws like acquire and
+    /// release, changing nothing.
+    void grow(Buffer& buffer, std::size_t bytes);
+
     /// Gives the pool bytes that it did not allocate; it lends them and calls `deleter(data)` when
     /// it lets them go (at once, if a limit says so). Throws InvalidArgument if `data` is null or not
     /// aligned as the pool's blocks are, or `bytes` is no multiple of that (or not the size of a

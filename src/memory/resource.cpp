@@ -36,6 +36,10 @@ private:
 
 void MemorySource::zero(void* data, std::size_t bytes) noexcept { std::memset(data, 0, bytes); }
 
+void MemorySource::copy(void* to, const void* from, std::size_t bytes) {
+    std::memcpy(to, from, bytes);
+}
+
 Memory::Memory(std::shared_ptr<MemorySource> source) : source_(std::move(source)) {
     if (source_ == nullptr) throw InvalidArgument("a memory needs a source: null");
 }

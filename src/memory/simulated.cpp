@@ -19,6 +19,7 @@ public:
     [[nodiscard]] std::string name() const override { return "simulated"; }
     [[nodiscard]] bool host_accessible() const noexcept override { return false; }
     void zero(void*, std::size_t) noexcept override {}
+    void copy(void*, const void*, std::size_t) override {}
 
     void* allocate(std::size_t bytes, std::size_t) override {
         if (!commit(nullptr, bytes)) return nullptr;

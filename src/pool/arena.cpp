@@ -379,8 +379,8 @@ void Arena::note_use(const Block& block) noexcept {
 }
 
 /// Makes the new block of what is idle before the hollow part, that part, and what it needs of the
-/// idle hole after. What was backed beyond it becomes idle.
-Block& Arena::carve(const Place& place, std::size_t bytes) noexcept {
+/// idle hole after. What was backed beyond it becomes idle. Fresh: no pages are moved there.
+Block& Arena::carve(const Place& place, std::size_t bytes, bool fresh) noexcept {
     Block* block = place.hollow;
     hollow_.remove(*block);
     if (block->end() > place.backed_end) add_hollow(split(*block, place.hollow_bytes()));
@@ -395,6 +395,7 @@ Block& Arena::carve(const Place& place, std::size_t bytes) noexcept {
         remove_idle(*place.after);
         join(*block, *place.after);
     }
+    block->zero = block->zero && fresh;  // of what is left over, too
     if (block->bytes > bytes) add_idle(split(*block, bytes), younger);
     block->state = BlockState::out;
     return *block;
@@ -414,11 +415,111 @@ Arena::Taken Arena::take_new(std::size_t bytes, std::size_t limit, Moving moving
     if (!source_.commit(place.hollow->data, new_bytes)) {
         return {Outcome::memory_refused, nullptr, new_bytes};
     }
-    Block& block = carve(place, bytes);
-    block.zero = block.zero && plan.count == 0;
+    Block& block = carve(place, bytes, plan.count == 0);
     note_use(block);
     move_pages(plan);
     return {Outcome::done, &block, new_bytes};
+}
+
+// --- Larger blocks ----------------------------------------------------------------------------------
+
+Arena::Taken Arena::extend(Block& block, std::size_t bytes, std::size_t limit) noexcept {
+    const std::size_t more = bytes - block.bytes;
+    Block* const idle =
+        block.after != nullptr && block.after->state == BlockState::idle ? block.after : nullptr;
+    Block* hollow = idle != nullptr ? idle->after : block.after;
+    const std::size_t ready = idle != nullptr ? std::min(idle->bytes, more) : 0;
+    const std::size_t fresh = more - ready;
+    if (fresh != 0 &&
+        (hollow == nullptr || hollow->state != BlockState::hollow || hollow->bytes < fresh)) {
+        return {Outcome::no_place, nullptr, 0};
+    }
+    if (fresh > limit) return {Outcome::over_limit, nullptr, fresh};
+    if (fresh != 0 && !source_.commit(hollow->data, fresh)) {
+        return {Outcome::memory_refused, nullptr, fresh};
+    }
+    if (idle != nullptr) {
+        Block* const younger = Ages::after(*idle);
+        remove_idle(*idle);
+        if (idle->bytes > ready) add_idle(split(*idle, ready), younger);
+        join(block, *idle);
+    }
+    if (fresh != 0) {
+        hollow_.remove(*hollow);
+        if (hollow->bytes > fresh) add_hollow(split(*hollow, fresh));
+        join(block, *hollow);
+    }
+    note_use(block);
+    return {Outcome::done, &block, fresh};
+}
+
+/// Carries bytes to hollow ones, by pages where the memory can, else by copying. Leaves none behind.
+void Arena::carry(std::byte* from, std::byte* to, std::size_t bytes) noexcept {
+    if (bytes == 0) return;
+    if (source_.move(from, to, bytes)) {
+        ++moves_.count;
+        moves_.bytes += bytes;
+        return;
+    }
+    // Pages that came from several places may not move together.
+    if (const std::size_t step = source_.move_step(); bytes > step) {
+        const std::size_t lead = -reinterpret_cast<std::uintptr_t>(from) & (step - 1);
+        const std::size_t half = bytes / 2 > step ? round_down(bytes / 2, step) : 0;
+        const std::size_t part = lead != 0 && lead < bytes ? lead : half != 0 ? half : step;
+        carry(from, to, part);
+        carry(from + part, to + part, bytes - part);
+        return;
+    }
+    static_cast<void>(source_.commit(to, bytes));
+    source_.copy(to, from, bytes);
+    source_.decommit(from, bytes, from, bytes);
+}
+
+Arena::Taken Arena::relocate(Block& block, std::size_t bytes, std::size_t limit, std::uint64_t now,
+                             std::uint64_t order) {
+    // The same place in a step, so that whole steps move.
+    const std::size_t step = source_.move_step(), page = source_.page();
+    if (bytes > no_bound / 4) return {Outcome::memory_refused, nullptr, bytes};
+    Block* hollow = hollow_.find(bytes + step, few_looks);
+    if (hollow == nullptr) {
+        grow_ranges(bytes + step);
+        hollow = hollow_.find(bytes + step, few_looks);
+        if (hollow == nullptr) return {Outcome::memory_refused, nullptr, bytes};
+    }
+    store_.reserve(4);
+    const auto number = [](const std::byte* at) { return reinterpret_cast<std::uintptr_t>(at); };
+    const std::size_t lead = (number(block.begin()) - number(hollow->begin())) & (step - 1);
+    const std::size_t first = -number(block.begin()) & (page - 1);
+    const std::size_t rest = number(block.end()) & (page - 1);
+    const std::size_t carried =
+        block.bytes > first + rest ? block.bytes - first - rest : 0;  // whole pages of it
+    const std::size_t fresh = bytes - carried;
+    if (fresh > limit) return {Outcome::over_limit, nullptr, fresh};
+    if (!source_.commit(hollow->begin() + lead, fresh)) {
+        return {Outcome::memory_refused, nullptr, fresh};
+    }
+    hollow_.remove(*hollow);
+    Block* larger = hollow;
+    if (lead != 0) {
+        larger = &split(*hollow, lead);
+        add_hollow(*hollow);
+    }
+    if (larger->bytes > bytes) add_hollow(split(*larger, bytes));
+    larger->state = BlockState::out;
+    larger->zero = false;
+    note_use(*larger);
+    if (carried == 0) {
+        source_.copy(larger->data, block.data, block.bytes);
+    } else {
+        source_.copy(larger->data, block.data, first);
+        source_.copy(larger->begin() + first + carried, block.begin() + first + carried, rest);
+        carry(block.begin() + first, larger->begin() + first, carried);
+    }
+    std::byte* const begin = block.begin() + first;
+    ++block.generation;  // its loan goes on elsewhere
+    Block& hole = give(block, now, order);
+    if (carried != 0) drop_part(hole, begin, begin + carried, true);
+    return {Outcome::done, larger, fresh};
 }
 
 const char* Arena::check() const noexcept {

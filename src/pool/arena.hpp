@@ -65,7 +65,7 @@ public:
     Block* take_idle(std::size_t bytes, bool thorough) noexcept;
 
     /// How take_new went.
-    enum class Outcome { done, over_limit, memory_refused };
+    enum class Outcome { done, over_limit, memory_refused, no_place };
     struct Taken {
         Outcome outcome;
         Block* block;           // when done
@@ -76,6 +76,14 @@ public:
     /// Lends `bytes` bytes of which some are new, at most `limit`. Changes nothing unless done.
     /// Throws std::bad_alloc.
     Taken take_new(std::size_t bytes, std::size_t limit, Moving moving);
+
+    /// Makes a block that is out larger, `bytes` in all, by what follows it: no_place if that is not
+    /// free. Needs two spare descriptors.
+    Taken extend(Block& block, std::size_t bytes, std::size_t limit) noexcept;
+    /// Lends a larger block elsewhere and carries the pages of `block` there; what is left of it is
+    /// idle. Throws std::bad_alloc.
+    Taken relocate(Block& block, std::size_t bytes, std::size_t limit, std::uint64_t now,
+                   std::uint64_t order);
 
     /// Makes a block idle, joined with its neighbours. Returns the hole.
     Block& give(Block& block, std::uint64_t now, std::uint64_t order) noexcept;
@@ -147,8 +155,9 @@ private:
     [[nodiscard]] Plan plan_moves(Place& place, Moving moving) const noexcept;
     void plan_moves(Plan& plan, const Place& place, std::byte* begin, std::byte* end,
                     std::size_t step) const noexcept;
-    Block& carve(const Place& place, std::size_t bytes) noexcept;
+    Block& carve(const Place& place, std::size_t bytes, bool fresh) noexcept;
     void move_pages(const Plan& plan) noexcept;
+    void carry(std::byte* from, std::byte* to, std::size_t bytes) noexcept;
     void grow_ranges(std::size_t bytes);
     void note_use(const Block& block) noexcept;
 

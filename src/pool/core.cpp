@@ -116,10 +116,10 @@ std::size_t Core::block_bytes(std::size_t bytes) const {
     return rounds ? block_bytes_for(bytes, options_.alignment) : bytes;
 }
 
-Block* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
-    const std::size_t size = block_bytes(bytes);
-    if (!options_.separate_types) type = 0;
-
+/// Climbs the ladder for `bytes` more bytes: own idle bytes, those of other pools on the memory, what
+/// callbacks release; tries on each step. Throws OutOfMemory, or returns null if `may_fail`.
+template <class Try>
+Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
     enum { own_bytes, bytes_of_others, bytes_of_callbacks, no_more } step = own_bytes;
     Shortage shortage = Shortage::memory;
     for (; step != no_more; step = static_cast<decltype(step)>(step + 1)) {
@@ -141,14 +141,9 @@ Block* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
         Attempt attempt{nullptr, Shortage::memory};
         if (bytes <= largest_request) {
             try {
-                attempt = try_take(size, bytes, type);
+                attempt = attempt_once();
             } catch (const std::bad_alloc&) {  // no descriptor to be had; nothing was changed
             }
-        }
-        if (attempt.block != nullptr) {
-            attempt.block->type = type;
-            if (options_.max_idle_buffers != no_limit) enforce();  // it may have left more holes
-            lend(*attempt.block, bytes);
         }
         shortage = attempt.shortage;
         finish(lock);
@@ -160,6 +155,20 @@ Block* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
     }
     if (may_fail) return nullptr;
     throw_out_of_memory(bytes, shortage);
+}
+
+Block* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
+    const std::size_t size = block_bytes(bytes);
+    if (!options_.separate_types) type = 0;
+    return climb(bytes, may_fail, [&] {
+        const Attempt attempt = try_take(size, bytes, type);
+        if (attempt.block != nullptr) {
+            attempt.block->type = type;
+            if (options_.max_idle_buffers != no_limit) enforce();  // it may have left more holes
+            lend(*attempt.block, bytes);
+        }
+        return attempt;
+    });
 }
 
 Core::Attempt Core::try_take(std::size_t size, std::size_t bytes, std::size_t type) {
@@ -228,6 +237,65 @@ Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
             return {nullptr, limited ? Shortage::limit : Shortage::memory};
         }
     }
+}
+
+/// Makes a lent block larger: by what follows it, else by moving its pages where there is room.
+Core::Attempt Core::try_grow(Block& block, std::size_t size) {
+    for (;;) {
+        const std::size_t room = options_.max_bytes - held_;
+        const bool all_is_central = allowances_ + depot_bytes_ == 0;
+        store_.reserve(2);
+        Arena::Taken taken = arena_->extend(block, size, room);
+        if (taken.outcome == Arena::Outcome::no_place && all_is_central) {
+            if (marks_) mark_defined(block.data, block.bytes);
+            taken = arena_->relocate(block, size, room, coarse_now(), order_ + 1);
+        }
+        if (taken.outcome == Arena::Outcome::done) {
+            held_ += taken.new_bytes;
+            held_peak_ = std::max(held_peak_, held_);
+            now_out(*taken.block);
+            --blocks_out_;  // it was out before
+            if (taken.block != &block) ++order_;
+            return {taken.block};
+        }
+        if (!all_is_central) {
+            flush_all();
+            continue;
+        }
+        const bool limited = taken.outcome == Arena::Outcome::over_limit;
+        const std::size_t missing = limited ? taken.new_bytes - room : taken.new_bytes;
+        if (evict(missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
+            return {nullptr, limited ? Shortage::limit : Shortage::memory};
+        }
+    }
+}
+
+Block* Core::grow(Block& block, std::size_t bytes) {
+    const std::size_t size = block_bytes(bytes), before = block.asked, old_bytes = block.bytes;
+    void* const old_data = block.data;
+    if (bytes > block.bytes && !(splits_ && block.in_arena)) return nullptr;
+    return climb(bytes, false, [&] {
+        const Attempt attempt = bytes <= block.bytes ? Attempt{&block} : try_grow(block, size);
+        if (attempt.block == nullptr) return attempt;
+        Block& grown = *attempt.block;
+        grown.asked = bytes;
+        asked_ += bytes - before;
+        ++grows_;
+        if (marks_) {
+            if (&grown != &block) mark_idle(old_data, old_bytes);
+            mark_idle(grown.data, grown.bytes);
+            mark_defined(grown.data, before);
+            mark_lent(grown.begin() + before, bytes - before);
+        }
+        enforce();
+        note_peaks(use_magazines() ? mine() : nullptr);
+        return attempt;
+    });
+}
+
+void Core::count_grow() noexcept {
+    const Lock lock(lock_);
+    ++grows_;
 }
 
 /// Returns which pages may be moved for a block of `size` bytes.

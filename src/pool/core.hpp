@@ -67,6 +67,10 @@ public:
 
     Block* take(std::size_t bytes, std::size_t type, bool may_fail);
     void give(Block& block, std::uint32_t generation) noexcept;
+    /// Makes a lent block larger, its first bytes kept. Returns it, or the one whose loan goes on in
+    /// its place; null if it is a whole block that cannot grow. Throws OutOfMemory.
+    Block* grow(Block& block, std::size_t bytes);
+    void count_grow() noexcept;
     void note_peak() noexcept;
     /// Throws InvalidArgument unless this block is on loan from this pool in this generation.
     void check_lent(const Block& block, std::uint32_t generation) const;
@@ -104,6 +108,9 @@ private:
     using Magazines = List<ThreadMagazine, &ThreadMagazine::in_pool>;
 
     // core.cpp: acquire and release
+    template <class Try>
+    Block* climb(std::size_t bytes, bool may_fail, Try&& attempt_once);
+    Attempt try_grow(Block& block, std::size_t size);
     Attempt try_take(std::size_t size, std::size_t bytes, std::size_t type);
     Block* take_kept(std::size_t size, std::size_t type, bool thorough) noexcept;
     Attempt take_new(std::size_t size, std::size_t type);
@@ -175,8 +182,8 @@ private:
 
     std::uint64_t held_ = 0, held_peak_ = 0;
     std::uint64_t allowances_ = 0;
-    std::uint64_t blocks_out_ = 0;                        // lent, in magazines and in the depot
-    std::uint64_t hits_ = 0, misses_ = 0, failures_ = 0;  // beyond the magazines'
+    std::uint64_t blocks_out_ = 0;  // lent, in magazines and in the depot
+    std::uint64_t hits_ = 0, misses_ = 0, grows_ = 0, failures_ = 0;  // beyond the magazines'
     std::uint64_t releases_seen_ = 0;
     std::uint64_t asked_ = 0;  // bytes asked for by loans, beyond the magazines'; modulo 2^64
     Evictions evictions_;

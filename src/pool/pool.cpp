@@ -29,6 +29,27 @@ Buffer Pool::zeroed(std::size_t bytes, std::size_t type) {
     return buffer;
 }
 
+void Pool::grow(Buffer& buffer, std::size_t bytes) {
+    if (buffer.empty()) {
+        buffer = acquire(bytes);
+        return;
+    }
+    Core& core = core_of(*core_);
+    core.check_lent(block_of(*buffer.block_), buffer.generation_);
+    if (bytes <= buffer.size()) return;
+    if (Block* const block = core.grow(block_of(*buffer.block_), bytes)) {
+        const std::size_t last = (bytes - 1) | core_->grain_mask;
+        buffer.block_ = block;
+        buffer.generation_ = static_cast<std::uint32_t>(block->generation);
+        buffer.rack_ = static_cast<std::uint16_t>(detail::rack_of_last(last));
+        return;
+    }
+    Buffer larger(*core_, detail::take(*core_, bytes, block_of(*buffer.block_).type));
+    core.memory().source()->copy(larger.data(), buffer.data(), buffer.size());
+    buffer.swap(larger);
+    core.count_grow();
+}
+
 void Pool::adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter) {
     if (deleter == nullptr) throw InvalidArgument("adopted bytes need a deleter: null");
     core_of(*core_).adopt(data, bytes, std::move(deleter));

@@ -125,6 +125,7 @@ PoolStats Core::stats() {
     releases_seen_ = std::max(releases_seen_, less_or_zero(stats.acquires, now.lent_buffers));
     stats.releases = releases_seen_;
     stats.lent_buffers = {stats.acquires - stats.releases, lent_buffers_peak_};
+    stats.grows = grows_;
     stats.failures = failures_;
     stats.evictions_by_limit = evictions_;
     stats.evictions = evictions_.total();

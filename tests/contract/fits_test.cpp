@@ -120,6 +120,56 @@ TEST_P(ElasticPool, KeepsTheContentsOfLentBuffersWhilePagesMove) {
     EXPECT_TRUE(has_pattern(large.data(), large.size(), 99));
 }
 
+// What was left over of pages that were moved once passed for fresh, and so for zero.
+TEST_P(ElasticPool, LendsZeroesBesidePagesThatMoved) {
+    const Memory memory = GetParam().make().memory;
+    if (!memory.host_accessible()) GTEST_SKIP() << "this memory has addresses and no bytes";
+    Pool pool{memory};
+    std::vector<Buffer> lent;
+    for (std::size_t i = 0; i < 4; ++i) {
+        lent.push_back(pool.acquire(2_MiB));
+        write_pattern(lent[i].data(), lent[i].size(), i);
+    }
+    lent[0].release();
+    lent[2].release();
+    const Buffer over_two_holes = pool.acquire(3_MiB);
+
+    const Buffer zeroes = pool.acquire_zeroed(2_MiB);
+
+    EXPECT_TRUE(all_zero(zeroes.data(), zeroes.size()));
+}
+
+// Growing carries pages where the memory can; whatever it does, the bytes stay.
+TEST_P(ElasticPool, GrowsInPlaceOrElsewhereAndKeepsTheBytes) {
+    const Memory memory = GetParam().make().memory;
+    Pool pool{memory};
+    for (const std::size_t begin : {std::size_t{100}, 5_KiB, 300_KiB, 5_MiB}) {
+        Buffer small = pool.acquire(200);  // so that nothing is aligned to pages
+        Buffer growing = pool.acquire(begin);
+        Buffer beside;
+        const bool has_bytes = memory.host_accessible();
+        if (has_bytes) write_marks(growing.data(), growing.size(), begin);
+        std::size_t marked = begin;
+        for (int i = 0; i < 12; ++i) {
+            const std::size_t bytes = growing.size() + growing.size() / 3 + 1;
+            if (i % 2 == 1) beside = pool.acquire(begin);  // often in the way
+            pool.grow(growing, bytes);
+            ASSERT_EQ(growing.size(), bytes);
+            if (has_bytes) {
+                ASSERT_TRUE(has_marks(growing.data(), marked, begin)) << bytes;
+                write_marks(growing.data(), bytes, begin);
+                marked = bytes;
+            }
+            ASSERT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
+        }
+        EXPECT_EQ(pool.stats().lent_buffers.now, 3u);
+    }
+    EXPECT_GE(pool.stats().grows, 48u);
+    EXPECT_EQ(pool.stats().lent_buffers.now, 0u);
+    pool.trim();
+    EXPECT_EQ(pool.stats().held_bytes.now, 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(On, ElasticPool,
                          testing::Values(all_memories()[0], all_memories()[1], all_memories()[4]),
                          [](const auto& c) { return std::string(c.param.name); });

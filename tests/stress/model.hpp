@@ -63,7 +63,8 @@ private:
         if (choice < 36) return acquire();
         if (choice < 70) return release_one();
         if (choice < 76) return acquire_zeroed();
-        if (choice < 80) return grow_a_vector();
+        if (choice < 78) return grow_a_vector();
+        if (choice < 80) return grow_a_buffer();
         if (choice < 84) return adopt();
         if (choice < 88) return trim();
         if (choice < 91) return set_limits();
@@ -204,6 +205,33 @@ private:
         }
         vector.reset();
         if (block != 0) taken_back(asked, block, type_of_vectors);
+    }
+
+    void grow_a_buffer() {
+        doing_ = "grow a buffer";
+        if (lent_.empty()) return;
+        Lent& one = lent_[choices_.below(lent_.size())];
+        const std::size_t asked = one.buffer.size(), block = one.buffer.capacity();
+        const std::size_t bytes = setup_.choose_bytes(choices_);
+        try {
+            pool_.grow(one.buffer, bytes);
+        } catch (const OutOfMemory&) {
+            refused();
+        }
+        if (setup_.has_bytes()) {
+            expect(has_marks(one.buffer.data(), asked, one.seed), "a grown buffer keeps its bytes");
+        }
+        if (one.buffer.size() == asked) return;
+        expect(one.buffer.size() == bytes && bytes > asked, "the size is the one asked for");
+        expect(one.buffer.capacity() >= bytes, "the block is large enough");
+        if (setup_.has_bytes()) write_marks(one.buffer.data(), bytes, one.seed);
+        if (pool_.stats().acquires == before_.acquires) {
+            ledger_.grow(asked, block, bytes, one.buffer.capacity());
+            return;
+        }
+        ledger_.lend(bytes, one.buffer.capacity());
+        if (whole_blocks_) check_served(bytes, one.buffer.capacity(), one.type);
+        taken_back(asked, block, one.type);
     }
 
     /// A vector asked for more bytes, moved there, and gave the old ones back.

@@ -33,6 +33,13 @@ struct Ledger {
         bytes -= capacity;
         waste -= capacity - requested;
     }
+    void grow(std::size_t requested, std::size_t capacity, std::size_t now_requested,
+              std::size_t now_capacity) {
+        bytes += now_capacity - capacity;
+        waste += (now_capacity - now_requested) - (capacity - requested);
+        most_bytes = std::max(most_bytes, bytes);
+        most_waste = std::max(most_waste, waste);
+    }
     /// Adds what another thread lent and took back; its peaks are not known here.
     void add(const Ledger& other) {
         acquires += other.acquires;
