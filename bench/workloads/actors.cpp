@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "cistern/pool.hpp"
+#include "cistern/presets.hpp"
 #include "meter.hpp"
 
 namespace cistern::workloads {
@@ -33,11 +34,11 @@ Size size_of(Scale scale) {
         case Scale::small:
             return {8, 256};
         case Scale::medium:
-            return {32, 128 * 128};
-        case Scale::large:
+            return {32, 256 * 256};
+        case Scale::recorded:
             break;
     }
-    return {64, 256 * 256};
+    return {64, 512 * 512};
 }
 
 /// Returns how many images batch `index` has: any number from 1 to `most`, in no order.
@@ -79,7 +80,7 @@ public:
     void count(Report& report) const { report.hits = pool_.stats().hits; }
 
 private:
-    Pool pool_;
+    Pool pool_{Memory::host(), presets::unified()};
 };
 
 /// The seed's rule: idle buffers in the order of their release, under a mutex; the newest of the same
@@ -183,8 +184,9 @@ private:
 
 void draw(float* pixels, std::size_t count, std::uint64_t index) {
     const auto phase = static_cast<float>(index % 97);
-    for (std::size_t i = 0; i < count; ++i) {
-        pixels[i] = 0.01F * static_cast<float>(i % 256) + phase;
+    for (std::size_t row = 0; row + 256 <= count; row += 256) {
+        for (std::size_t i = 0; i < 256; ++i)
+            pixels[row + i] = 0.01F * static_cast<float>(i) + phase;
     }
 }
 

@@ -37,10 +37,10 @@ Size size_of(Scale scale) {
             return {4, 100, 60};
         case Scale::medium:
             return {recorded_rows.size(), 8, 504};
-        case Scale::large:
+        case Scale::recorded:
             break;
     }
-    return {recorded_rows.size(), 2, recorded_columns};
+    return {recorded_rows.size(), 1, recorded_columns};
 }
 
 struct Matrix {

@@ -28,7 +28,7 @@ int most_bits(Scale scale) {
             return 14;
         case Scale::medium:
             return recorded_bits;
-        case Scale::large:
+        case Scale::recorded:
             break;
     }
     return recorded_bits;
@@ -101,16 +101,27 @@ private:
 
 std::size_t elements_of(int bits) { return std::size_t{1} << bits; }
 
-/// Swaps the first half of a tensor's indices with the second.
+/// Swaps the first half of a tensor's indices with the second: a transposition, in tiles of a cache
+/// line squared that pass through a buffer, so that no line is fetched twice whatever the strides.
 void permute(const double* from, double* to, int bits) {
     const std::size_t rows = elements_of(bits / 2), columns = elements_of(bits - bits / 2);
-    constexpr std::size_t tile = 16;
+    constexpr std::size_t tile = 8;
+    if (rows < tile) {
+        for (std::size_t j = 0; j < columns; ++j) {
+            for (std::size_t i = 0; i < rows; ++i) to[j * rows + i] = from[i * columns + j];
+        }
+        return;
+    }
+    std::array<double, tile * tile> buffer;
     for (std::size_t top = 0; top < rows; top += tile) {
-        const std::size_t bottom = std::min(top + tile, rows);
         for (std::size_t left = 0; left < columns; left += tile) {
-            const std::size_t right = std::min(left + tile, columns);
-            for (std::size_t j = left; j < right; ++j) {
-                for (std::size_t i = top; i < bottom; ++i) to[j * rows + i] = from[i * columns + j];
+            for (std::size_t i = 0; i < tile; ++i) {
+                const double* const row = from + (top + i) * columns + left;
+                for (std::size_t j = 0; j < tile; ++j) buffer[j * tile + i] = row[j];
+            }
+            for (std::size_t j = 0; j < tile; ++j) {
+                double* const row = to + (left + j) * rows + top;
+                for (std::size_t i = 0; i < tile; ++i) row[i] = buffer[j * tile + i];
             }
         }
     }

@@ -1,7 +1,7 @@
 #pragma once
-// A flag in a flow: one time step of an immersed-boundary solver takes 451 arrays from four pools
-// (fluid, boundary, body, structure), strictly nested, in the order and of the sizes of a recorded
-// step. A step here is such a time step.
+// A flag in a flow: a time step of an immersed-boundary solver takes up to 451 arrays for the flow,
+// the boundary, the body and the structure, strictly nested, as a recorded step does. A step here is
+// such a time step.
 
 #include "workload.hpp"
 
@@ -10,7 +10,7 @@ namespace cistern::workloads {
 Report run_fluid(Store store, Scale scale, const Budget& budget);
 
 inline constexpr Workload fluid{
-    "fluid", "immersed boundary: 451 nested arrays per time step from four pools",
+    "fluid", "immersed boundary: nested arrays for flow, boundary, body and structure",
     "blocks of one size per pool, found by searching a list", run_fluid};
 
 }  // namespace cistern::workloads

@@ -1,5 +1,5 @@
-// cistern_workloads: runs workloads on stores and prints what each took. One run happens here; of
-// several each is a process of its own.
+// cistern_workloads: runs workloads on stores, each in a process of its own, and prints what each
+// took.
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ struct Arguments {
     std::vector<std::string> only, stores;
     std::string scale = "medium";
     Budget budget{.steps = 1};
-    bool json = false, list = false;
+    bool json = false, list = false, here = false;
 };
 
 void list() {
@@ -39,13 +39,14 @@ Json run_one(const Arguments& arguments, const std::string& name, const std::str
     const Workload& workload = find(name);
     const Store chosen = store_named(store);
     const Scale scale = scale_named(arguments.scale);
-    if (arguments.only.size() * arguments.stores.size() == 1) {
+    if (arguments.here) {
         return json_of(workload, chosen, scale, workload.run(chosen, scale, arguments.budget));
     }
-    return Json::parse(output_of_self({"--only", name, "--store", store, "--scale", arguments.scale,
-                                       "--json", "--steps", std::to_string(arguments.budget.steps),
-                                       "--seconds", fmt::format("{}", arguments.budget.seconds)},
-                                      fmt::format("the run of '{}' on '{}'", name, store)));
+    return Json::parse(
+        output_of_self({"--only", name, "--store", store, "--scale", arguments.scale, "--json",
+                        "--here", "--steps", std::to_string(arguments.budget.steps), "--seconds",
+                        fmt::format("{}", arguments.budget.seconds)},
+                       fmt::format("the run of '{}' on '{}'", name, store)));
 }
 
 void print_row(const Json& report) {
@@ -99,12 +100,13 @@ int main(int argc, char** argv) {
     }
     app.add_option("--only", arguments.only, "Workloads to run (default: all)");
     app.add_option("--store", arguments.stores, "cistern, malloc, seed (default: all)");
-    app.add_option("--scale", arguments.scale, "small, medium, large")->capture_default_str();
+    app.add_option("--scale", arguments.scale, "small, medium, recorded")->capture_default_str();
     app.add_option("--steps", arguments.budget.steps, "Steps per run")->capture_default_str();
     app.add_option("--seconds", arguments.budget.seconds,
                    "End a run after this time (default: never)");
     app.add_flag("--json", arguments.json, "Print one line of JSON per run");
     app.add_flag("--list", arguments.list, "Name the workloads and stop");
+    app.add_flag("--here", arguments.here, "Run in this process, not in others")->group("");
     CLI11_PARSE(app, argc, argv);
     try {
         if (arguments.list) {

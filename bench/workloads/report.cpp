@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <stdexcept>
 #include <system_error>
 
@@ -29,6 +30,8 @@ nlohmann::ordered_json json_of(const Workload& workload, Store store, Scale scal
 }
 
 std::string output_of_self(std::vector<std::string> arguments, const std::string& what) {
+    // Otherwise its threads, though never used, spin for a while on cores that a run needs.
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
     arguments.insert(arguments.begin(), "self");
     std::vector<char*> pointers;
     pointers.reserve(arguments.size() + 1);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array workloads{cells, fluid, einsum, actors};
 constexpr std::array<std::string_view, 3> stores{"cistern", "malloc", "seed"};
-constexpr std::array<std::string_view, 3> scales{"small", "medium", "large"};
+constexpr std::array<std::string_view, 3> scales{"small", "medium", "recorded"};
 
 [[noreturn]] void fail(std::string_view kind, std::string_view name, const std::string& known) {
     throw InvalidArgument("no " + std::string(kind) + " '" + std::string(name) +

@@ -16,7 +16,7 @@
 namespace cistern::workloads {
 
 enum class Store { cistern, malloc, seed };
-enum class Scale { small, medium, large };  // for tests; for the demo; nearer to the real sizes
+enum class Scale { small, medium, recorded };  // for tests; for the demo; the real sizes
 
 /// A run ends after these steps or seconds, whichever comes first, but not within a step.
 struct Budget {
