@@ -38,6 +38,12 @@ public:
     }
 };
 
+/// A unified buffer was used before it was allocated, or after it was freed.
+class BufferNotAllocated : public InvalidArgument {
+public:
+    using InvalidArgument::InvalidArgument;
+};
+
 /// What was asked for does not exist here (no driver, no device, too old); the text says why.
 class Unavailable : public std::runtime_error, public Error {
 public:

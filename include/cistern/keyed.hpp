@@ -52,7 +52,7 @@ struct SharedArray : ArrayView<T, Rank> {
 class KeyedPool {
 public:
     /// Keeps its buffers in `pool`. Copies of the handle share one keyed pool. Thread-safe.
-    explicit KeyedPool(Pool pool = Pool(Memory::host(), presets::keyed()),
+    explicit KeyedPool(const Pool& pool = Pool(Memory::host(), presets::keyed()),
                        KeyedOptions options = {});
 
     /// Returns the key's array in this shape and type, with whatever it held. Throws, counting and

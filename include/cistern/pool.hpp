@@ -96,6 +96,13 @@ public:
     [[nodiscard, gnu::always_inline]] Buffer try_acquire(std::size_t bytes) {
         return {*core_, detail::take(*core_, bytes, 0, true)};
     }
+    /// Like acquire, for elements of type T: where the pool separates types, only bytes that were
+    /// last lent for T serve.
+    template <Element T>
+    [[nodiscard, gnu::always_inline]] Buffer acquire_for(std::size_t bytes) {
+        check_alignment<T>();
+        return {*core_, detail::take(*core_, bytes, type_of<T>())};
+    }
     /// Like acquire, and every byte is zero. Fresh pages are not zeroed twice.
     [[nodiscard]] Buffer acquire_zeroed(std::size_t bytes) { return zeroed(bytes, 0); }
 
@@ -170,9 +177,7 @@ private:
     }
     template <Element T, std::size_t Rank>
     [[gnu::always_inline]] Array<T, Rank> of_shape(const Shape<T, Rank>& shape) {
-        check_alignment<T>();
-        const std::size_t bytes = shape.bytes();
-        return {Buffer(*core_, detail::take(*core_, bytes, type_of<T>())), shape};
+        return {acquire_for<T>(shape.bytes()), shape};
     }
     /// Throws InvalidArgument for elements that need more alignment than the pool's blocks have.
     template <Element T>

@@ -23,6 +23,8 @@ namespace detail {
                                        std::size_t element_bytes);
 [[noreturn]] void throw_rank_mismatch(std::size_t extents, std::size_t rank);
 [[noreturn]] void throw_not_aligned(std::size_t needed, std::size_t alignment);
+[[noreturn]] void throw_range_overflow(std::ptrdiff_t begin, std::ptrdiff_t end);
+[[noreturn]] void throw_spec_overflow();
 [[noreturn]] void throw_index_out_of_range(std::size_t index, std::size_t limit);
 
 }  // namespace detail

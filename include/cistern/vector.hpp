@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -68,6 +69,12 @@ public:
         if (capacity > this->capacity()) grow(capacity);
     }
     void clear() noexcept { size_ = 0; }
+    /// Hands over the buffer and leaves the vector empty, without capacity.
+    [[nodiscard]] Buffer take_buffer() noexcept {
+        size_ = 0;
+        return array_.take_buffer();
+    }
+    [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
 
 private:
     void copy_to_end(std::span<const T> values) noexcept {
@@ -83,10 +90,36 @@ private:
         return larger;
     }
 
+    template <Element U>
+    friend void give_to(Pool& pool, Vector<U>&& vector);
+
     Pool pool_;
     Array<T, 1> array_;
     std::size_t size_ = 0;
 };
+
+/// Gives a vector's bytes to a pool, which need not be its own: that one then lends them, and they
+/// return to their own when it lets them go. Leaves the vector empty. Throws InvalidArgument, changing
+/// nothing, if the pool cannot adopt them.
+template <Element T>
+void give_to(Pool& pool, Vector<T>&& vector) {
+    if (pool == vector.pool()) {
+        (void)vector.take_buffer();
+        return;
+    }
+    const std::size_t size = vector.size(), capacity = vector.capacity();
+    const auto kept = std::make_shared<Buffer>(vector.take_buffer());
+    const std::size_t grain = pool.options().alignment;
+    const std::size_t bytes = kept->capacity() / grain * grain;
+    if (bytes == 0) return;
+    try {
+        pool.adopt(kept->data(), bytes, [kept](void*) { kept->release(); });
+    } catch (...) {
+        vector.array_ = Array<T, 1>(std::move(*kept), Shape<T, 1>(capacity));
+        vector.size_ = size;
+        throw;
+    }
+}
 
 template <Element T>
 Vector<T> Pool::vector(std::size_t capacity) {

@@ -34,6 +34,16 @@ void throw_not_aligned(std::size_t needed, std::size_t alignment) {
         ", PoolOptions::alignment " + std::to_string(alignment));
 }
 
+void throw_range_overflow(std::ptrdiff_t begin, std::ptrdiff_t end) {
+    throw InvalidArgument("index range is too long: from " + std::to_string(begin) + " to " +
+                          std::to_string(end) + ", limit " + std::to_string(PTRDIFF_MAX));
+}
+
+void throw_spec_overflow() {
+    throw InvalidArgument("the arrays of one spec need more bytes than can be addressed: limit " +
+                          std::to_string(PTRDIFF_MAX) + " B");
+}
+
 void throw_index_out_of_range(std::size_t index, std::size_t limit) {
     throw InvalidArgument("index out of range: " + std::to_string(index) + ", size " +
                           std::to_string(limit));

@@ -508,6 +508,10 @@ Arena::Taken Arena::relocate(Block& block, std::size_t bytes, std::size_t limit,
     larger->state = BlockState::out;
     larger->zero = false;
     note_use(*larger);
+    if (source_.host_accessible()) {  // copied as a whole, waste and all
+        mark_defined(block.data, block.bytes);
+        mark_defined(larger->data, larger->bytes);
+    }
     if (carried == 0) {
         source_.copy(larger->data, block.data, block.bytes);
     } else {

@@ -247,7 +247,6 @@ Core::Attempt Core::try_grow(Block& block, std::size_t size) {
         store_.reserve(2);
         Arena::Taken taken = arena_->extend(block, size, room);
         if (taken.outcome == Arena::Outcome::no_place && all_is_central) {
-            if (marks_) mark_defined(block.data, block.bytes);
             taken = arena_->relocate(block, size, room, coarse_now(), order_ + 1);
         }
         if (taken.outcome == Arena::Outcome::done) {

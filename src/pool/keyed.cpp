@@ -55,7 +55,7 @@ struct KeyHash {
 
 class KeyedPool::State {
 public:
-    State(Pool pool, KeyedOptions options) : pool_(std::move(pool)), options_(options) {}
+    State(const Pool& pool, KeyedOptions options) : pool_(pool), options_(options) {}
 
     void* get(std::string_view key, std::size_t bytes, std::shared_ptr<const void>* owner) {
         const std::scoped_lock hold(lock_);
@@ -157,8 +157,8 @@ private:
     Keys keys_;
 };
 
-KeyedPool::KeyedPool(Pool pool, KeyedOptions options)
-    : state_(std::make_shared<State>(std::move(pool), options)) {}
+KeyedPool::KeyedPool(const Pool& pool, KeyedOptions options)
+    : state_(std::make_shared<State>(pool, options)) {}
 
 void* KeyedPool::get_bytes(std::string_view key, std::size_t bytes, std::size_t alignment,
                            std::shared_ptr<const void>* owner) {
