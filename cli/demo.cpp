@@ -37,8 +37,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::array<Store, 3> stores{Store::malloc, Store::seed, Store::cistern};
 constexpr std::array<Store, 3> shown_stores{Store::cistern, Store::malloc, Store::seed};
 constexpr std::size_t most_rounds = 9;
-// Runs between which the time is divided: those of the first round, and of about three more.
-constexpr double shares = 12 * 4;
+// A run on malloc may take this part of the time that it would have if there were one round.
+constexpr double part_of_round = 1.0 / 7;
 
 struct DemoArguments {
     std::uint64_t seconds = 24;
@@ -114,7 +114,7 @@ Comparison compare(const DemoArguments& arguments) {
     }
     const auto allowed = static_cast<double>(arguments.seconds);
     const double runs_per_round = static_cast<double>(comparison.sections.size() * stores.size());
-    const double share = allowed / (shares * runs_per_round / 12);
+    const double share = part_of_round * allowed / runs_per_round;
     const auto begin = Clock::now();
     const auto elapsed = [&] {
         return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -128,7 +128,8 @@ Comparison compare(const DemoArguments& arguments) {
             for (std::size_t i = 0; i < stores.size(); ++i, ++done) {
                 const Store store = stores[(i + comparison.rounds) % stores.size()];
                 // Towards the end of the time, or of the first round if that takes longer.
-                const double part = comparison.rounds == 0 ? done / runs_per_round / 4 : 0;
+                const double part =
+                    comparison.rounds == 0 ? done / runs_per_round * part_of_round : 0;
                 progress.show(fmt::format("{} on {}", section.workload->name, title_of(store)),
                               std::max(elapsed() / allowed, part));
                 const bool first = comparison.rounds == 0 && i == 0;

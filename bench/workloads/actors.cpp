@@ -223,7 +223,7 @@ Report measure(const Size& size, const Budget& budget) {
     const std::size_t pixels = size.pixels, features = size.pixels / 4;
     double checksum = 0;
 
-    Meter meter(budget);
+    Meter meter(budget, 12 * size.most_images * pixels * sizeof(float));
     Buffers buffers;
     Queue<Batch> batches;
     Queue<Extracted> results;

@@ -162,7 +162,7 @@ Report measure(const Size& size, const Budget& budget) {
     }
     warm_up_blas();
 
-    Meter meter(budget);
+    Meter meter(budget, 2 * (most_rows + size.columns) * size.columns * sizeof(double));
     Cells store;
     double checksum = 0;
     const auto get = [&](const char* key, std::size_t rows, std::size_t columns) {

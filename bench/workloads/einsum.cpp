@@ -215,7 +215,7 @@ Report measure(int most, const Budget& budget) {
     }
     warm_up_blas();
 
-    Meter meter(budget);
+    Meter meter(budget, 3 * elements_of(most) * sizeof(double));
     Tensors tensors(recorded_idle_bytes >> (recorded_bits - most));
     Network<Tensors> network(tensors, meter.live, inputs, most);
     double checksum = 0;

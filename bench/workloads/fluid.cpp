@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cistern/pool.hpp"
+#include "cistern/scope.hpp"
 #include "meter.hpp"
 #include "scratch.hpp"
 
@@ -67,8 +68,8 @@ public:
     explicit CisternFluid(const Size&) {}
     template <class F>
     void with(Kind, std::size_t elements, F&& f) {
-        const Array<double, 1> array = pool_.array<double>(elements);
-        f(array.data());
+        with_arrays([&](const ArrayView<double, 1>& array) { f(array.data()); }, pool_,
+                    shape<double>(elements));
     }
     void count(Report& report) const { report.hits = pool_.stats().hits; }
 
@@ -282,7 +283,7 @@ Report measure(const Size& size, const Budget& budget) {
     for (std::size_t i = 0; i < size.velocity; ++i) {
         velocity.data()[i] = std::sin(0.001 * static_cast<double>(i));
     }
-    Meter meter(budget);
+    Meter meter(budget, 3 * size.velocity * sizeof(double));
     Pools pools(size);
     Solver<Pools> solver(size, pools, meter.live, velocity);
     do {

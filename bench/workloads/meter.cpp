@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "scratch.hpp"
+
 namespace cistern::workloads {
 
 namespace {
@@ -36,7 +38,8 @@ std::uint64_t page_faults() {
 
 }  // namespace
 
-Meter::Meter(const Budget& budget) : budget_(budget) {
+Meter::Meter(const Budget& budget, std::size_t expected_bytes) : budget_(budget) {
+    { const Scratch touched(expected_bytes / sizeof(double)); }
     reset_peak();
     resident_bytes_ = status_bytes("VmHWM:");
     page_faults_ = page_faults();

@@ -2,7 +2,7 @@
 // What a run is measured by. Construct the meter when everything that is no part of the comparison
 // exists and is touched; it takes the process's memory and page faults from there.
 //
-//     Meter meter(budget);
+//     Meter meter(budget, 64 << 20);
 //     do { step(meter.live); } while (meter.more());
 //     Report report = meter.report(checksum);
 
@@ -37,7 +37,10 @@ private:
 
 class Meter {
 public:
-    explicit Meter(const Budget& budget);
+    /// Expects the run to need about this many bytes, and makes sure beforehand that the system has
+    /// them at hand: a hypervisor may have taken back free memory of a virtual machine, which then
+    /// costs more at the first touch than all else.
+    Meter(const Budget& budget, std::size_t expected_bytes);
 
     /// Counts a step. Returns whether the budget allows another.
     bool more();
