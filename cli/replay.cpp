@@ -69,6 +69,7 @@ nlohmann::ordered_json json_of(const std::string& file, const trace::ReplayResul
             {"acquires", result.acquires},
             {"hits", result.hits},
             {"misses", result.misses},
+            {"missed_bytes", result.missed_bytes},
             {"evictions", result.evictions},
             {"failures", result.failures},
             {"peak_live_bytes", result.peak_live_bytes},

@@ -92,6 +92,18 @@ Group arena() {
                  .contestants = {"cistern", "static"}}}};
 }
 
+Group pools() {
+    const auto line = [](const char* label, const char* key, double ns) {
+        return Line{.label = label, .key = key, .budget = Budget{label, Kind::nanoseconds, ns}};
+    };
+    return {.title = "Hits of the pools on the engine: ns per call",
+            .reference = "",
+            .cases = {{.task = "pools",
+                       .lines = {line("a key's buffer", "keyed", 20),
+                                 line("two arrays for a call", "scope", 25)},
+                       .contestants = {"cistern", "static"}}}};
+}
+
 Group mixed() {
     return {.title = "1000 live buffers of 64 B to 1 MiB, one replaced at random: ns per step",
             .reference = "",
@@ -232,9 +244,9 @@ Group zeroed() {
 }  // namespace
 
 std::vector<Group> plan(bool quick) {
-    std::vector<Group> groups{pairs(),   nested(),      arrays(), fits(),        arena(),
-                              mixed(),   crowd(),       remote(), two_threads(), touch(),
-                              replace(), first_touch(), zeroed()};
+    std::vector<Group> groups{pairs(), nested(),  arrays(),      fits(),   arena(),
+                              pools(), mixed(),   crowd(),       remote(), two_threads(),
+                              touch(), replace(), first_touch(), zeroed()};
     if (!quick) return groups;
     for (Group& group : groups) {
         for (Case& one : group.cases) {

@@ -17,8 +17,8 @@
 namespace [[gnu::visibility("default")]] cistern {
 
 /// A value that rises and falls. The peak is exact for one thread; with several it may differ from
-/// the true one by what their magazines hold. (That of waste is the largest that was seen when a
-/// request went beyond the magazines or the pool was read.)
+/// the true one by what their magazines hold and 64 blocks or 64 KiB each. (That of waste is the
+/// largest that was seen when a request went beyond the magazines or the pool was read.)
 struct Gauge {
     std::uint64_t now = 0, peak = 0;
     friend bool operator==(const Gauge&, const Gauge&) = default;
@@ -38,6 +38,7 @@ struct PoolStats {
     std::uint64_t acquires = 0, hits = 0, misses = 0, grows = 0, releases = 0, evictions = 0,
                   failures = 0;
     Evictions evictions_by_limit;
+    std::uint64_t missed_bytes = 0;            // asked of the memory by misses and grows
     std::uint64_t moves = 0, moved_bytes = 0;  // pages moved from idle holes instead of new ones
     Gauge lent_buffers, lent_bytes, idle_buffers, idle_bytes, held_bytes, waste_bytes;
 

@@ -215,6 +215,7 @@ Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
             pay_for_moves(size);
             ++(taken.new_bytes == 0 ? hits_ : misses_);
             held_ += taken.new_bytes;
+            missed_bytes_ += taken.new_bytes;
             held_peak_ = std::max(held_peak_, held_);
             now_out(*taken.block);
             if (taken.block->zero) taken.block->zero_generation = taken.block->generation;
@@ -251,6 +252,7 @@ Core::Attempt Core::try_grow(Block& block, std::size_t size) {
         }
         if (taken.outcome == Arena::Outcome::done) {
             held_ += taken.new_bytes;
+            missed_bytes_ += taken.new_bytes;
             held_peak_ = std::max(held_peak_, held_);
             now_out(*taken.block);
             --blocks_out_;  // it was out before

@@ -183,7 +183,8 @@ private:
     std::uint64_t held_ = 0, held_peak_ = 0;
     std::uint64_t allowances_ = 0;
     std::uint64_t blocks_out_ = 0;  // lent, in magazines and in the depot
-    std::uint64_t hits_ = 0, misses_ = 0, grows_ = 0, failures_ = 0;  // beyond the magazines'
+    std::uint64_t hits_ = 0, misses_ = 0, grows_ = 0, failures_ = 0;
+    std::uint64_t missed_bytes_ = 0;  // beyond the magazines'
     std::uint64_t releases_seen_ = 0;
     std::uint64_t asked_ = 0;  // bytes asked for by loans, beyond the magazines'; modulo 2^64
     Evictions evictions_;

@@ -35,6 +35,7 @@ constexpr std::array counters = {
     std::pair{"releases", &PoolStats::releases},
     std::pair{"evictions", &PoolStats::evictions},
     std::pair{"failures", &PoolStats::failures},
+    std::pair{"missed_bytes", &PoolStats::missed_bytes},
     std::pair{"moves", &PoolStats::moves},
     std::pair{"moved_bytes", &PoolStats::moved_bytes},
 };
@@ -126,6 +127,7 @@ PoolStats Core::stats() {
     stats.releases = releases_seen_;
     stats.lent_buffers = {stats.acquires - stats.releases, lent_buffers_peak_};
     stats.grows = grows_;
+    stats.missed_bytes = missed_bytes_;
     stats.failures = failures_;
     stats.evictions_by_limit = evictions_;
     stats.evictions = evictions_.total();

@@ -80,6 +80,7 @@ public:
             result.acquires += stats.acquires;
             result.hits += stats.hits;
             result.misses += stats.misses;
+            result.missed_bytes += stats.missed_bytes;
             result.evictions += stats.evictions;
             result.failures += stats.failures;
             result.moves += stats.moves;

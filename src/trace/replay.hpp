@@ -26,6 +26,7 @@ struct ReplayOptions {
 struct ReplayResult {
     std::uint64_t events = 0, pools = 0;
     std::uint64_t acquires = 0, hits = 0, misses = 0, evictions = 0, failures = 0;
+    std::uint64_t missed_bytes = 0;     // asked of the memory
     std::uint64_t peak_live_bytes = 0;  // requested by the buffers alive
     std::uint64_t peak_held_bytes = 0;
     std::uint64_t waste_bytes = 0;  // the peak

@@ -28,6 +28,27 @@ ReplayOptions with_fit(Fit fit) {
 }
 ReplayOptions exact() { return with_fit(ExactFit{}); }
 
+TEST(Eviction, TheDefaultHitsMostAndMissesTheFewestBytes) {
+    if (!std::filesystem::is_directory(recorded_traces())) {
+        GTEST_SKIP() << "no recorded traces in " << recorded_traces();
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(recorded_traces())) {
+        if (entry.path().string().find("permutation") == std::string::npos) continue;
+        const Trace trace = read_trace(entry.path().string());
+        const auto run = [&](PoolOptions options) {
+            options.max_idle_bytes = std::size_t{100} << 20;
+            return replay(trace, {.pool = options, .repeat = 20, .progress = {}});
+        };
+        const ReplayResult ours = run({});
+        EXPECT_GE(ours.hit_rate(), 0.95) << entry.path();
+        for (const Evict evict : {Evict::oldest, Evict::smallest, Evict::largest}) {
+            const ReplayResult theirs = run({.fit = BestFit{1.0}, .evict = evict});
+            EXPECT_LE(ours.missed_bytes, theirs.missed_bytes) << entry.path();
+            EXPECT_LE(ours.misses, theirs.misses) << entry.path();
+        }
+    }
+}
+
 TEST(TraceReplay, CountsHitsAndMisses) {
     const Trace trace = trace_of(
         "a,p,0,640,0\n"  // miss

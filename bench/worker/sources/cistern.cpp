@@ -4,6 +4,7 @@
 
 #include "cases/arena.hpp"
 #include "cases/array.hpp"
+#include "cases/pools.hpp"
 #include "sources/all.hpp"
 #include "tasks.hpp"
 
@@ -13,6 +14,7 @@ std::unique_ptr<Task> make_cistern(const Parameters& parameters) {
     const std::string& task = parameters.task;
     const bool idle = task.ends_with("idle");
     if (task == "array") return std::make_unique<ArrayTask>(parameters);
+    if (task == "pools") return std::make_unique<PoolsTask>(parameters);
     if (task == "arena") return std::make_unique<ArenaTask>(parameters);
     if (task == "trimmed") return std::make_unique<TrimmedTask<Cistern>>(parameters);
     if (task == "crowd live" || task == "crowd idle") {
