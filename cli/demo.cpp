@@ -168,19 +168,20 @@ Json json_of(const Comparison& comparison, const DemoArguments& arguments) {
 }
 
 void print_comparison(const Comparison& comparison) {
-    fmt::print("{:<10}{:<13}{:>8}{:>13}{:>14}{:>13}{:>10}\n", "workload", "store", "time",
+    fmt::print("{:<10}{:<13}{:>9}{:>13}{:>14}{:>13}{:>10}\n", "workload", "store", "time",
                "÷ Cistern", "page faults", "held ÷ live", "hit rate");
     for (const Section& section : comparison.sections) {
         std::string name(section.workload->name);
         const double fastest = section.seconds(Store::cistern);
         for (const Store store : shown_stores) {
             const Json hit_rate = section.hit_rate(store);
-            fmt::print(
-                "{:<10}{:<13}{:>6.0f} ms{:>12.2f}{:>14}{:>13.2f}{:>10}\n", name, title_of(store),
+            std::string row = fmt::format(
+                "{:<10}{:<13}{:>6.0f} ms{:>13.2f}{:>14}{:>13.2f}", name, title_of(store),
                 1000 * section.seconds(store), section.seconds(store) / fastest,
                 text_of_count(static_cast<std::uint64_t>(section.median(store, "page_faults"))),
-                section.held_per_live(store),
-                hit_rate.is_null() ? "" : fmt::format("{:.0f} %", 100 * hit_rate.get<double>()));
+                section.held_per_live(store));
+            if (!hit_rate.is_null()) row += fmt::format("{:>8.0f} %", 100 * hit_rate.get<double>());
+            fmt::print("{}\n", row);
             name.clear();
         }
     }
