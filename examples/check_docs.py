@@ -2,9 +2,9 @@
 """Checks that what README.md and docs/ show is what examples/ holds.
 
 A fenced block that follows a line `<!-- examples/x.cpp -->` or `<!-- examples/x.out -->` has to be
-that file. `<!-- examples/x.cpp name -->` stands for the lines between `// [name` and `// ]` there,
-without their common indentation. A block marked so that cannot be found, and an example that no page
-shows, are errors too.
+that file. `<!-- examples/x.cpp name -->` stands for the lines between `// [name` and `// ]` there
+(in Fortran `! [name` and `! ]`), without their common indentation. A block marked so that cannot be
+found, and an example that no page shows, are errors too.
 
 usage: check_docs.py [ROOT]     exits with 1 and says where if anything differs
        check_docs.py --self-test
@@ -18,16 +18,17 @@ import textwrap
 from pathlib import Path
 
 MARK = re.compile(r"^<!-- (examples/[\w.]+)(?: (\w+))? -->$")
+SOURCES = {".cpp", ".c", ".f90", ".rs"}
 FENCE = re.compile(r"^```\w*$")
 
 
 def part_of(text, name):
     """Returns the lines between `// [name` and `// ]`; None if there are none."""
     lines = text.splitlines()
-    starts = [i for i, line in enumerate(lines) if line.strip() == f"// [{name}"]
+    starts = [i for i, line in enumerate(lines) if line.strip() in (f"// [{name}", f"! [{name}")]
     if len(starts) != 1:
         return None
-    ends = [i for i in range(starts[0], len(lines)) if lines[i].strip() == "// ]"]
+    ends = [i for i in range(starts[0], len(lines)) if lines[i].strip() in ("// ]", "! ]")]
     if not ends:
         return None
     return textwrap.dedent("\n".join(lines[starts[0] + 1 : ends[0]])).splitlines()
@@ -71,7 +72,9 @@ def check(root):
     pages = [root / "README.md", *sorted((root / "docs").glob("**/*.md"))]
     shown = set()
     wrong = [error for page in pages for error in check_page(root, page, shown)]
-    for example in sorted((root / "examples").glob("*.cpp")):
+    for example in sorted((root / "examples").iterdir()):
+        if example.suffix not in SOURCES:
+            continue
         if f"examples/{example.name}" not in shown:
             wrong.append(f"examples/{example.name} is shown on no page")
     return wrong, shown
@@ -82,21 +85,25 @@ def self_test():
     source = "int main() {\n    // [part\n    f();\n    // ]\n}\n"
     whole = f"<!-- examples/x.cpp -->\n```cpp\n{source}```\n"
     part = "<!-- examples/x.cpp part -->\n```cpp\nf();\n```\n"
+    other = part.replace("x.cpp", "y.f90")
     cases = [
-        (whole + part, 0),
-        (whole.replace("f();", "g();"), 1),
-        (part.replace("f();", "g();"), 1),
-        (whole + part.replace("x.cpp part", "x.cpp other"), 1),
-        (whole + part.replace("x.cpp", "y.cpp"), 1),
-        (whole + "<!-- examples/x.cpp -->\nno block\n", 1),
-        (whole + "<!-- examples/x.cpp-->\n", 1),
-        ("nothing is shown\n", 1),
+        (whole + part + other, 0),
+        (whole.replace("f();", "g();") + other, 1),
+        (part.replace("f();", "g();") + other, 1),
+        (whole + other.replace("f();", "g();"), 1),
+        (whole + other + part.replace("x.cpp part", "x.cpp other"), 1),
+        (whole + other + part.replace("x.cpp", "y.cpp"), 1),
+        (whole + other + "<!-- examples/x.cpp -->\nno block\n", 1),
+        (whole + other + "<!-- examples/x.cpp-->\n", 1),
+        ("nothing is shown\n", 2),
     ]
     for readme, errors in cases:
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             (root / "examples").mkdir()
             (root / "examples/x.cpp").write_text(source, encoding="utf-8")
+            fortran = source.replace("//", "!")
+            (root / "examples/y.f90").write_text(fortran, encoding="utf-8")
             (root / "README.md").write_text(readme, encoding="utf-8")
             found, _ = check(root)
             if len(found) != errors:

@@ -75,6 +75,7 @@ class Vector;
 namespace detail {
 template <class T>
 inline constinit char type_tag = 0;  // its address names the type
+struct Interop;
 }
 
 class Pool {
@@ -189,6 +190,9 @@ private:
         }
     }
     Buffer zeroed(std::size_t bytes, std::size_t type);
+    friend struct detail::Interop;  // the C ABI and the allocators
+    Buffer of_type(std::size_t bytes, std::size_t type);
+    [[nodiscard]] bool lent(const Buffer& buffer) const noexcept;
 
     std::shared_ptr<detail::CoreFront> handle_;  // the last copy lets the pool go
     detail::CoreFront* core_;

@@ -4,7 +4,7 @@
 set -eu
 compiler=$1 include=$2
 
-find "$include" -name '*.hpp' -printf '%P\n' | sort | while read -r header; do
+find "$include" -type f -printf '%P\n' | sort | while read -r header; do
     printf '#include "%s"\n#include "%s"\nint main() {}\n' "$header" "$header" |
         "$compiler" -std=c++20 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion \
             -Werror -I "$include" -fsyntax-only -x c++ - ||
