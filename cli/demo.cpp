@@ -113,7 +113,7 @@ Comparison compare(const DemoArguments& arguments) {
         }
     }
     const auto allowed = static_cast<double>(arguments.seconds);
-    const double runs_per_round = static_cast<double>(comparison.sections.size() * stores.size());
+    const auto runs_per_round = static_cast<double>(comparison.sections.size() * stores.size());
     const double share = part_of_round * allowed / runs_per_round;
     const auto begin = Clock::now();
     const auto elapsed = [&] {

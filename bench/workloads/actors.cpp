@@ -34,11 +34,11 @@ Size size_of(Scale scale) {
         case Scale::small:
             return {8, 256};
         case Scale::medium:
-            return {32, 256 * 256};
+            return {32, 65'536};
         case Scale::recorded:
             break;
     }
-    return {64, 512 * 512};
+    return {64, 262'144};
 }
 
 /// Returns how many images batch `index` has: any number from 1 to `most`, in no order.

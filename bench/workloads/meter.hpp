@@ -54,7 +54,7 @@ private:
 
     Budget budget_;
     std::uint64_t steps_ = 0;
-    std::uint64_t resident_bytes_, page_faults_;
+    std::uint64_t resident_bytes_ = 0, page_faults_ = 0;
     Clock::time_point begin_;
 };
 
