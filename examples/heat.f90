@@ -8,7 +8,7 @@ module cistern
     type, bind(c) :: cistern_stats
         integer(c_size_t) :: size
         integer(c_int64_t) :: acquires, hits, misses, grows, releases, evictions, failures
-        integer(c_int64_t) :: evicted_for_limit(5), moves, moved_bytes
+        integer(c_int64_t) :: evicted_for_limit(5), moves, moved_bytes, missed_bytes
         integer(c_int64_t) :: gauges(2, 6)
     end type
 

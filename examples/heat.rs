@@ -11,7 +11,7 @@ struct Stats {
     acquires: u64,
     hits: u64,
     misses: u64,
-    others: [u64; 11],
+    others: [u64; 12],
     gauges: [[u64; 2]; 6],
 }
 

@@ -172,7 +172,7 @@ typedef struct cistern_stats {
     uint64_t acquires, hits, misses, grows, releases, evictions, failures;
     uint64_t evicted_for_max_bytes, evicted_for_max_idle_bytes, evicted_for_max_idle_buffers,
         evicted_for_max_buffer_bytes, evicted_for_max_idle_age;
-    uint64_t moves, moved_bytes;
+    uint64_t moves, moved_bytes, missed_bytes;
     cistern_gauge lent_buffers, lent_bytes, idle_buffers, idle_bytes, held_bytes, waste_bytes;
 } cistern_stats;
 

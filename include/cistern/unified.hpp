@@ -287,7 +287,7 @@ private:
                                               const std::vector<std::size_t>& shape, bool pinned);
     void lend(detail::UnifiedBase& buffer, std::size_t type) noexcept;
     void give(const std::shared_ptr<detail::UnifiedBase>& buffer);
-    UnifiedPlaces places(bool pinned) const;
+    [[nodiscard]] UnifiedPlaces places(bool pinned) const;
 
     class State;
     std::shared_ptr<State> state_;

@@ -297,6 +297,7 @@ cistern_status cistern_pool_stats(cistern_pool pool, cistern_stats* stats, size_
         result.evicted_for_max_idle_age = evictions.max_idle_age;
         result.moves = from.moves;
         result.moved_bytes = from.moved_bytes;
+        result.missed_bytes = from.missed_bytes;
         result.lent_buffers = gauge(from.lent_buffers);
         result.lent_bytes = gauge(from.lent_bytes);
         result.idle_buffers = gauge(from.idle_buffers);

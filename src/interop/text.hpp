@@ -11,8 +11,7 @@ namespace cistern::detail {
 /// Returns "0x7f00".
 inline std::string text_in_hex(std::uint64_t number) {
     std::array<char, 16> digits{};
-    auto* const end =
-        std::to_chars(digits.data(), digits.data() + digits.size(), number, 16).ptr;
+    auto* const end = std::to_chars(digits.data(), digits.data() + digits.size(), number, 16).ptr;
     return "0x" + std::string(digits.data(), end);
 }
 

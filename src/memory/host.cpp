@@ -73,7 +73,14 @@ public:
     [[nodiscard]] std::size_t move_step() const noexcept override { return huge_page; }
     [[nodiscard]] std::size_t least_move() const noexcept override { return 16 << 10; }
 
-    [[nodiscard]] bool commit(void*, std::size_t) noexcept override { return true; }
+    /// Pages come when they are touched. A range that outgrows its first huge page gets that one too.
+    [[nodiscard]] bool commit(void* data, std::size_t bytes) noexcept override {
+        const std::size_t offset = reinterpret_cast<std::uintptr_t>(data) & (huge_page - 1);
+        if (options_.huge_pages && offset + bytes > huge_page) {
+            madvise(static_cast<std::byte*>(data) - offset, huge_page, MADV_HUGEPAGE);
+        }
+        return true;
+    }
     void decommit(void*, std::size_t, void* pages, std::size_t page_bytes) noexcept override {
         if (page_bytes != 0) madvise(pages, page_bytes, MADV_DONTNEED);
     }
@@ -84,7 +91,11 @@ public:
 
 private:
     void place(void* range, std::size_t bytes) const noexcept {
-        madvise(range, bytes, options_.huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+        if (!options_.huge_pages) {
+            madvise(range, bytes, MADV_NOHUGEPAGE);
+        } else if (bytes > huge_page) {  // not the first one: a small pool needs no 2 MiB
+            madvise(static_cast<std::byte*>(range) + huge_page, bytes - huge_page, MADV_HUGEPAGE);
+        }
         if (options_.numa_node < 0) return;
         const auto node = static_cast<std::size_t>(options_.numa_node);
         constexpr std::size_t bits = 8 * sizeof(unsigned long);

@@ -362,7 +362,11 @@ void Core::lend(Block& block, std::size_t bytes) noexcept {
     asked_ += bytes;
     // Bytes that are promised to be zero may be read at once.
     const bool zero = options_.wipe_on_release || block.zero_generation == block.generation;
-    if (marks_) (zero ? mark_defined : mark_lent)(block.data, bytes);
+    if (marks_) {
+        // New bytes were nobody's yet; what is waste stays so.
+        mark_idle(block.data, block.bytes + block.slack);
+        (zero ? mark_defined : mark_lent)(block.data, bytes);
+    }
     note_peaks(use_magazines() ? mine() : nullptr);
 }
 

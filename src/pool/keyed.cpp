@@ -125,7 +125,7 @@ private:
     }
 
     /// Returns the calling thread's part of a key; that of a thread that has ended passes on to it.
-    Holder& holder_of(const std::string& key, Key& entry) {
+    Holder& holder_of(const std::string& key, Key& entry) const {
         const std::uint64_t thread = this_thread();
         for (Holder& holder : entry.holders) {
             if (holder.thread == thread) return holder;

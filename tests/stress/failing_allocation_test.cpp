@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cistern/cistern.h"
 #include "cistern/cistern.hpp"
 #include "support/failing_new.hpp"
 #include "support/literals.hpp"
@@ -243,6 +245,47 @@ TEST_P(FailEveryAllocation, OfStandardContainers) {
             values.resize(5000);
         },
         [](Subject& s, bool) { s.expect_usable(); });
+
+    EXPECT_GT(outcomes.failed, 0);
+    EXPECT_GT(outcomes.succeeded, 0);
+}
+
+TEST(FailEveryAllocationOfC, LeavesNothingLent) {
+    struct CSubject {
+        cistern_pool pool = cistern_pool_create(nullptr);
+    };
+    const Outcomes outcomes = fail_each(
+        [] { return std::make_unique<CSubject>(); },
+        [](CSubject& s) {
+            bool failed = false;
+            const auto note = [&failed](auto result) {
+                failed |= result == decltype(result){};
+                EXPECT_EQ(cistern_last_error_code(),
+                          result == decltype(result){} ? CISTERN_OUT_OF_MEMORY : CISTERN_OK);
+                return result;
+            };
+            std::array<cistern_buffer, 100> lent{};  // enough to need new places
+            for (cistern_buffer& buffer : lent) buffer = note(cistern_acquire(s.pool, 1'000));
+            void* data = note(cistern_malloc(s.pool, 100));
+            if (void* const grown = note(cistern_realloc(s.pool, data, 100'000))) data = grown;
+            const cistern_keyed keyed = note(cistern_keyed_create(nullptr));
+            if (keyed != 0) note(cistern_keyed_get(keyed, "a key too long for one place", 100));
+            note(cistern_pool_explain(s.pool, nullptr, 0));
+
+            EXPECT_TRUE(keyed == 0 || cistern_keyed_destroy(keyed) == CISTERN_OK);
+            EXPECT_EQ(cistern_free(s.pool, data), CISTERN_OK);
+            for (const cistern_buffer buffer : lent) {
+                EXPECT_TRUE(buffer == 0 || cistern_release(buffer) == CISTERN_OK);
+            }
+            if (failed) throw std::bad_alloc();
+        },
+        [](CSubject& s, bool) {
+            cistern_stats stats{};
+            EXPECT_EQ(cistern_pool_stats(s.pool, &stats, sizeof stats), CISTERN_OK);
+            EXPECT_EQ(stats.lent_buffers.now, 0u);
+            EXPECT_EQ(stats.lent_bytes.now, 0u);
+            EXPECT_EQ(cistern_pool_destroy(s.pool), CISTERN_OK);
+        });
 
     EXPECT_GT(outcomes.failed, 0);
     EXPECT_GT(outcomes.succeeded, 0);

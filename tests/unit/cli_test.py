@@ -194,16 +194,40 @@ class Replay(unittest.TestCase):
 
 
 class Demo(unittest.TestCase):
-    def test_compares_malloc_and_the_pool_and_checks_that_results_agree(self):
-        run = cistern("demo", "--seconds", "1", "--json")
+    def test_compares_three_stores_and_checks_that_results_agree(self):
+        run = cistern("demo", "--seconds", "1", "--scale", "small", "--json")
         self.assertEqual(run.returncode, 0, run.stderr)
         result = json.loads(run.stdout)
         self.assertTrue(result["same_result"])
-        self.assertGreater(result["steps"], 0)
-        for store in ["malloc", "tuned", "cistern"]:
-            for key in ["seconds", "cpu_seconds", "page_faults", "peak_bytes"]:
-                self.assertGreater(result[store][key], 0, (store, key))
-        self.assertGreater(result["cistern"]["stats"]["acquires"], 0)
+        self.assertEqual([workload["name"] for workload in result["workloads"]],
+                         ["cells", "fluid", "einsum", "actors"])
+        for workload in result["workloads"]:
+            self.assertGreater(workload["steps"], 0)
+            for store in ["cistern", "malloc", "seed"]:
+                for key in ["seconds", "page_faults", "peak_held_bytes", "peak_live_bytes"]:
+                    self.assertGreater(workload[store][key], 0, (workload["name"], store, key))
+            self.assertGreater(workload["cistern"]["hit_rate"], 0)
+            self.assertIsNone(workload["malloc"]["hit_rate"])
+
+    def test_runs_one_workload_and_prints_a_row_for_each_store(self):
+        run = cistern("demo", "--only", "fluid", "--scale", "small", "--seconds", "1")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        rows = run.stdout.splitlines()
+        self.assertEqual([row[10:23].strip() for row in rows[1:4]],
+                         ["Cistern", "malloc", "seed's rule"])
+        self.assertEqual(rows[4], "")
+        self.assertEqual(run.stderr, "")
+
+    def test_lists_the_workloads(self):
+        run = cistern("demo", "--list")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        for name in ["cells", "fluid", "einsum", "actors"]:
+            self.assertRegex(run.stdout, f"(?m)^{name} ")
+
+    def test_refuses_a_workload_that_does_not_exist(self):
+        run = cistern("demo", "--only", "weather")
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("'weather'", run.stderr)
 
     def test_refuses_a_time_that_is_none(self):
         for seconds in ["0", "-3", "soon"]:

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <string>
 #include <vector>
 
 #include "cistern/pool.hpp"
@@ -116,6 +117,21 @@ TEST(ResidentBytesOfReuse, StayTheSame) {
 
     EXPECT_NEAR(static_cast<double>(resident_bytes() - before), 0, static_cast<double>(tolerance));
     EXPECT_EQ(pool.stats().misses, 1u);
+}
+
+TEST(ResidentBytesOfSmallPools, AreWhatTheyTouchNotHugePages) {
+    if (under_asan || under_tsan) GTEST_SKIP() << "a sanitizer has pages of its own";
+    std::string setting;
+    std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"), setting);
+    if (setting.find("[always]") != std::string::npos) GTEST_SKIP() << "the system always does";
+    const std::int64_t before = resident_bytes();
+    std::vector<Pool> pools(20);
+    std::vector<Buffer> lent;
+    for (Pool& pool : pools) {
+        lent.push_back(pool.acquire(10'000));
+        std::memset(lent.back().data(), 1, 10'000);
+    }
+    EXPECT_LE(resident_bytes() - before, tolerance);
 }
 
 }  // namespace cistern::test
