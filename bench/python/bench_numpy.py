@@ -4,8 +4,8 @@
     python bench/python/bench_numpy.py --quick     # rougher
     python bench/python/bench_numpy.py --check     # exits with 1 if a budget does not hold
 
-Each line is a ratio of two loops that take turns, a few milliseconds at a time; the figure is the best
-turn of each, since whatever disturbs a turn makes it slower.
+Each line is a ratio of two loops that take turns, a few milliseconds at a time; the figure is the
+best turn of each, since whatever disturbs a turn makes it slower.
 """
 
 import argparse
@@ -50,8 +50,11 @@ class Report:
         holds = ratio <= budget
         if not holds:
             self.failed.append(what)
-        print(f"{what:<52} {text(ours):>10} {text(theirs):>10} {ratio:7.3f} <= {budget:<5g} "
-              f"{'holds' if holds else 'FAILS'}", flush=True)
+        print(
+            f"{what:<52} {text(ours):>10} {text(theirs):>10} {ratio:7.3f} <= {budget:<5g} "
+            f"{'holds' if holds else 'FAILS'}",
+            flush=True,
+        )
 
 
 def text(seconds):
@@ -69,8 +72,11 @@ def measure_empty(report, options):
     for size in (1 * KIB, 64 * KIB, 1 * MIB):
         shape = (size // 8,)
         pooled, plain = pool.empty, np.empty
-        best = best_of({"ours": lambda: pooled(shape), "numpy": lambda: plain(shape)},
-                       options.turns, options.seconds)
+        best = best_of(
+            {"ours": lambda: pooled(shape), "numpy": lambda: plain(shape)},
+            options.turns,
+            options.seconds,
+        )
         report.line(f"empty + release, {size // KIB} KiB", best["ours"], best["numpy"], 1.0)
 
 
@@ -99,11 +105,16 @@ def measure_touch(report, options):
     def run(who, huge):
         environment = {**os.environ, "NUMPY_MADVISE_HUGEPAGE": huge}
         command = [sys.executable, "-c", TOUCH, who, str(options.touches)]
-        return float(subprocess.run(command, env=environment, check=True, capture_output=True,
-                                    text=True).stdout)
+        return float(
+            subprocess.run(
+                command, env=environment, check=True, capture_output=True, text=True
+            ).stdout
+        )
 
-    runs = {key: min(run(*key) for _ in range(options.starts))
-            for key in (("ours", "1"), ("numpy", "0"), ("numpy", "1"))}
+    runs = {
+        key: min(run(*key) for _ in range(options.starts))
+        for key in (("ours", "1"), ("numpy", "0"), ("numpy", "1"))
+    }
     ours = runs["ours", "1"]
     report.line("64 MiB, every page touched; NumPy on 4 KiB pages", ours, runs["numpy", "0"], 0.1)
     report.line("64 MiB, every page touched; NumPy on huge pages", ours, runs["numpy", "1"], 1.0)
@@ -161,8 +172,17 @@ def programs():
         table += 1.0
         return table.sum(axis=0), table.mean(), np.concatenate([table, table])
 
-    return [expression_chain, large_expression, small_arrays, fft_filter, stencil, svd, sort,
-            image_filters, zeros_and_sums]
+    return [
+        expression_chain,
+        large_expression,
+        small_arrays,
+        fft_filter,
+        stencil,
+        svd,
+        sort,
+        image_filters,
+        zeros_and_sums,
+    ]
 
 
 def measure_programs(report, options):
@@ -182,7 +202,9 @@ def measure_programs(report, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer turns")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a budget does not hold")
+    parser.add_argument(
+        "--check", action="store_true", help="exit with 1 if a budget does not hold"
+    )
     options = parser.parse_args()
     options.turns = 15 if options.quick else 60
     options.program_turns = 5 if options.quick else 25

@@ -1,10 +1,10 @@
 """Cistern lends array memory and keeps it warm for the next borrower.
 
-    pool = cistern.Pool()
-    u = pool.empty((ny, nx))          # a plain numpy.ndarray; returns to the pool when it dies
-    with cistern.numpy_pool():        # or: everything that NumPy allocates comes from a pool
-        v = np.sqrt(u * u + 1.0)
-    print(pool.stats())
+pool = cistern.Pool()
+u = pool.empty((ny, nx))          # a plain numpy.ndarray; returns to the pool when it dies
+with cistern.numpy_pool():        # or: everything that NumPy allocates comes from a pool
+    v = np.sqrt(u * u + 1.0)
+print(pool.stats())
 """
 
 from .errors import (  # isort: skip  (the extension looks them up)

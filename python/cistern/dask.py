@@ -1,12 +1,12 @@
 """Pools that live as long as a Dask worker.
 
-    client.register_plugin(cistern.dask.PoolPlugin(max_bytes=4 << 30))
+client.register_plugin(cistern.dask.PoolPlugin(max_bytes=4 << 30))
 
-    def cell(rows):                       # a task
-        coeff = cistern.dask.keyed_pool().get_or_create("coeff", (rows, 4033))
-        ...
+def cell(rows):                       # a task
+    coeff = cistern.dask.keyed_pool().get_or_create("coeff", (rows, 4033))
+    ...
 
-    print(cistern.dask.gather_stats(client))
+print(cistern.dask.gather_stats(client))
 """
 
 from distributed import WorkerPlugin, get_worker
@@ -23,15 +23,17 @@ class PoolPlugin(WorkerPlugin):
     """Gives each worker its pools for its lifetime, under one memory budget.
 
     max_bytes: what the pools of one worker hold at most, lent and idle; by default `share` of the
-    worker's memory limit. options: further arguments of cistern.Pool. Each thread of a worker has its
-    own buffers in the keyed pool.
+    worker's memory limit. options: further arguments of cistern.Pool. Each thread of a worker has
+    its own buffers in the keyed pool.
     """
 
     name = _NAME
 
     def __init__(self, max_bytes=None, *, share=0.8, **options):
         if not 0 < share <= 1:
-            raise InvalidArgument(f"share is a part of the worker's memory, above 0 up to 1: {share!r}")
+            raise InvalidArgument(
+                f"share is a part of the worker's memory, above 0 up to 1: {share!r}"
+            )
         self._max_bytes = _count("max_bytes", max_bytes)
         self._share = share
         self._options = options

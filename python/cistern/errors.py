@@ -25,5 +25,12 @@ class BufferNotAllocatedError(InvalidArgument):
     """A unified buffer was used before it was allocated, or after it was freed."""
 
 
-for _class in (Error, InvalidArgument, OutOfMemory, Unavailable, DeviceError, BufferNotAllocatedError):
+for _class in (
+    Error,
+    InvalidArgument,
+    OutOfMemory,
+    Unavailable,
+    DeviceError,
+    BufferNotAllocatedError,
+):
     _class.__module__ = "cistern"

@@ -1,5 +1,5 @@
-"""One growing buffer per key: for loops that ask for the same few arrays again and again, in sizes that
-change."""
+"""One growing buffer per key: for loops that ask for the same few arrays again and again, in sizes
+that change."""
 
 import threading
 import weakref
@@ -15,7 +15,7 @@ _float64 = np.dtype(np.float64)
 
 
 class _Entry:
-    """A key's buffer for one thread. The list holds its bytes, so that a grow can see who else does."""
+    """A key's buffer for one thread. The list holds its bytes: a grow can see who else does."""
 
     __slots__ = ("box", "thread", "ident")
 
@@ -36,8 +36,8 @@ class KeyedPool:
     that does not is a grow, and keeps the pages if nobody holds an array of the key. Every array is
     contiguous and stays valid for as long as it lives. Contents are whatever the last user left.
 
-    A second thread that asks for a key gets an error, or, with same_key="own_buffer", a buffer of its
-    own under that key. Thread-safe; made to live as long as the process.
+    A second thread that asks for a key gets an error, or, with same_key="own_buffer", a buffer of
+    its own under that key. Thread-safe; made to live as long as the process.
     """
 
     def __init__(self, pool=None, *, same_key="error"):
@@ -52,7 +52,7 @@ class KeyedPool:
         self._lock = threading.RLock()
 
     def get_or_create(self, key, shape, dtype=_float64):
-        """Returns the key's array in this shape and dtype. What raises changes and counts nothing."""
+        """Returns the key's array in this shape and dtype. An error changes and counts nothing."""
         wanted = _core.nbytes(shape, dtype)
         with self._lock:
             entry = self._find(key)
@@ -129,7 +129,8 @@ class KeyedPool:
 
     def __repr__(self):
         usage = self.get_memory_usage()
-        return f"<cistern.{type(self).__name__}: {len(usage['buffers'])} keys, {usage['total_mb']:.1f} MiB>"
+        keys, mebibytes = len(usage["buffers"]), usage["total_mb"]
+        return f"<cistern.{type(self).__name__}: {keys} keys, {mebibytes:.1f} MiB>"
 
     def _repr_html_(self):
         from .stats import _table

@@ -40,15 +40,16 @@ def _milliseconds(name, seconds):
         raise TypeError(f"{name} is a number of seconds, not {seconds!r}") from None
     if number != number or number < 0:
         raise InvalidArgument(f"{name} is not a length of time: {seconds!r}")
-    return min(_FOREVER_MILLISECONDS, int(number * 1000)) if number < 1e15 else _FOREVER_MILLISECONDS
+    return (
+        min(_FOREVER_MILLISECONDS, int(number * 1000)) if number < 1e15 else _FOREVER_MILLISECONDS
+    )
 
 
 _FIT_NAMES = {Elastic: "elastic", ExactFit: "exact", BestFit: "best", FixedBlock: "fixed"}
 
 
 class Pool(_core.Pool):
-    """Lends NumPy arrays: C order, 64-byte aligned, their memory back in the pool when the last view
-    dies.
+    """Lends NumPy arrays: C order, 64-byte aligned, their memory back when the last view dies.
 
     memory: "host". fit: "elastic" (splits and coalesces), "exact", "best", "best:0.1",
     "fixed:BYTES", or one of the classes Elastic, ExactFit, BestFit, FixedBlock. Limits are bytes,

@@ -44,9 +44,7 @@ class Ranged:
         index = index if isinstance(index, tuple) else (index,)
         if len(index) > len(self.starts):
             raise IndexError(f"too many indices for {len(self.starts)} dimensions: {index!r}")
-        return tuple(
-            self._along(axis, one) for axis, one in enumerate(index)
-        )
+        return tuple(self._along(axis, one) for axis, one in enumerate(index))
 
     def _along(self, axis, index):
         start, extent = self.starts[axis], self.array.shape[axis]
@@ -73,7 +71,9 @@ class Ranged:
         return len(self.array)
 
     def __array__(self, dtype=None, copy=None):
-        return np.array(self.array, dtype=dtype, copy=True) if copy else np.asarray(self.array, dtype)
+        return (
+            np.array(self.array, dtype=dtype, copy=True) if copy else np.asarray(self.array, dtype)
+        )
 
     @property
     def shape(self):
@@ -92,7 +92,9 @@ class Ranged:
 
 
 def _is_extent(value):
-    return isinstance(value, range) or (hasattr(value, "__index__") and not isinstance(value, np.ndarray))
+    return isinstance(value, range) or (
+        hasattr(value, "__index__") and not isinstance(value, np.ndarray)
+    )
 
 
 def _read(spec, dtype):
@@ -119,8 +121,11 @@ def _read(spec, dtype):
 
 def _names_dtype(value):
     return isinstance(value, (str, type, np.dtype)) or (
-        isinstance(value, list) and bool(value) and isinstance(value[0], tuple)
-        and bool(value[0]) and isinstance(value[0][0], str)
+        isinstance(value, list)
+        and bool(value)
+        and isinstance(value[0], tuple)
+        and bool(value[0])
+        and isinstance(value[0][0], str)
     )
 
 

@@ -9,18 +9,18 @@ from .pool import _count, default_pool
 
 DEFAULT_MIN_BYTES = 1024  # below, NumPy keeps a cache of its own
 
-# The handlers that blocks have replaced, innermost first: (handler, the others). It lives in the context,
-# as the handler does.
+# The handlers that blocks have replaced, innermost first: (handler, the others). It lives in the
+# context, as the handler does.
 _before = contextvars.ContextVar("cistern_handlers_before", default=None)
 
 
 class numpy_pool:
     """Makes NumPy take the memory of its arrays from a pool: `with cistern.numpy_pool():`.
 
-    Every array of at least `min_bytes` that NumPy makes in the block comes from the pool, temporaries
-    included; smaller ones come from NumPy's own allocator. Arrays may outlive the block. As NEP 49
-    says, the setting belongs to the current context (contextvars): threads started in the block have
-    their own. Yields the pool.
+    Every array of at least `min_bytes` that NumPy makes in the block comes from the pool,
+    temporaries included; smaller ones come from NumPy's own allocator. Arrays may outlive the
+    block. As NEP 49 says, the setting belongs to the current context (contextvars): threads started
+    in the block have their own. Yields the pool.
     """
 
     def __init__(self, pool=None, *, min_bytes=DEFAULT_MIN_BYTES):

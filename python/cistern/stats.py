@@ -37,7 +37,9 @@ class _Report:
 def _table(title, rows):
     cells = "".join(
         f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-        + "".join(f"<td style='text-align:right'>{html.escape(str(value))}</td>" for value in values)
+        + "".join(
+            f"<td style='text-align:right'>{html.escape(str(value))}</td>" for value in values
+        )
         + "</tr>"
         for name, values in rows
     )
@@ -74,7 +76,9 @@ class PoolStats(_Report):
         return self.hits / self.acquires if self.acquires else 0.0
 
     def _repr_html_(self):
-        counters = [(f.name, (getattr(self, f.name), "")) for f in fields(self) if f.type in (int, "int")]
+        counters = [
+            (f.name, (getattr(self, f.name), "")) for f in fields(self) if f.type in (int, "int")
+        ]
         gauges = [
             (f.name, (getattr(self, f.name).now, f"peak {getattr(self, f.name).peak}"))
             for f in fields(self)

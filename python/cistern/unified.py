@@ -72,7 +72,7 @@ def _check_broadcast(source, target):
 
 
 class UnifiedBuffer:
-    """An array with a host and a device side, each synchronised when it is read if the other is newer.
+    """An array with a host and a device side, each synchronised when read if the other is newer.
 
     `host` gives the array; writing through it alone does not mark the host side newer: index the
     buffer, use host_writable(), or call mark_host_dirty().
@@ -236,7 +236,7 @@ class UnifiedBuffer:
         return self.host
 
     def copy_from(self, source):
-        """Copies an array in, allocating if needed; broadcasts and converts as numpy.copyto does."""
+        """Copies an array in, allocating if needed; broadcasts and converts as numpy.copyto."""
         array = source.host if isinstance(source, UnifiedBuffer) else np.asarray(source)
         _check_broadcast(array.shape, self._shape)
         if self._host_data is None:
@@ -311,8 +311,9 @@ class PoolStatistics:
 class MemoryPool:
     """Keeps unified buffers for reuse by exact shape, dtype and pinned-ness.
 
-    The very same buffer object comes back, its contents not cleared. At most `max_pool_size` buffers
-    are kept, the oldest going first; one above `max_buffer_size` bytes never is. Thread-safe.
+    The very same buffer object comes back, its contents not cleared. At most `max_pool_size`
+    buffers are kept, the oldest going first; one above `max_buffer_size` bytes never is.
+    Thread-safe.
     """
 
     _buffer_class = UnifiedBuffer
@@ -336,7 +337,7 @@ class MemoryPool:
         self._cache_hits = self._cache_misses = 0
 
     def acquire(self, shape, dtype=np.float32, *, pinned=False):
-        """Lends an allocated buffer: a kept one of this shape, dtype and pinned-ness, or a new one."""
+        """Lends an allocated buffer: a kept one of this shape, dtype and pinned-ness, or new."""
         new = self._buffer_class(shape, dtype, pinned=pinned, _pool=self._bytes_from)
         wanted = (new.shape, new.dtype, new.pinned)
         with self._lock:
@@ -364,9 +365,11 @@ class MemoryPool:
             raise TypeError(f"release() takes a UnifiedBuffer, not {type(buffer).__name__!r}")
         with self._lock:
             if buffer._lender is not self:
-                why = "was released already" if buffer._lender is None and any(
-                    kept is buffer for kept in self._cached
-                ) else "is not lent by this pool"
+                why = (
+                    "was released already"
+                    if buffer._lender is None and any(kept is buffer for kept in self._cached)
+                    else "is not lent by this pool"
+                )
                 raise InvalidArgument(f"the buffer {why}: {buffer!r}")
             buffer._lender = None
             self._total_released += 1
@@ -431,9 +434,7 @@ class MemoryPool:
     def get_stats(self):
         """Returns the bytes that the buffers of this pool have."""
         stats = self._bytes_from.stats()
-        return PoolStatistics(
-            stats.lent_bytes.now, stats.held_bytes.now, stats.idle_buffers.now
-        )
+        return PoolStatistics(stats.lent_bytes.now, stats.held_bytes.now, stats.idle_buffers.now)
 
     def get_pinned_stats(self):
         """Returns the same for page-locked memory, of which there is none in this build."""

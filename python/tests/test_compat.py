@@ -94,8 +94,7 @@ def test_an_installed_package_gets_the_pool(tmp_path, imported_before):
     (core / "__init__.py").write_text("")
     (core / "buffer_pool.py").write_text("class BufferPool: pass\n")
     (core / "solver.py").write_text("from .buffer_pool import BufferPool\n")
-    program = textwrap.dedent(
-        f"""
+    program = textwrap.dedent(f"""
         import sys
         sys.path.insert(0, {str(tmp_path)!r})
         {"import pycsa.core.solver" if imported_before else ""}
@@ -105,6 +104,5 @@ def test_an_installed_package_gets_the_pool(tmp_path, imported_before):
         import pycsa.core.buffer_pool as module
         assert pycsa.BufferPool is pycsa.core.solver.BufferPool is module.BufferPool
         assert issubclass(pycsa.BufferPool, cistern.KeyedPool)
-        """
-    )
+        """)
     subprocess.run([sys.executable, "-c", program], check=True)

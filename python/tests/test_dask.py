@@ -16,7 +16,7 @@ COLUMNS = 50
 
 
 def cell(rows):
-    """A cell as the keyed pool's users have it: three requests, the last a smaller one of the first."""
+    """A cell as the keyed pool's users have it: three requests, the last a part of the first."""
     pool = cistern.dask.keyed_pool()
     coeff = pool.get_or_create("coeff", (rows, COLUMNS))
     coeff[...] = rows
@@ -36,7 +36,11 @@ def expected(rows):
 @pytest.fixture(scope="module")
 def client():
     cluster = distributed.LocalCluster(
-        n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="1GiB"
+        n_workers=4,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        memory_limit="1GiB",
     )
     client = distributed.Client(cluster)
     yield client

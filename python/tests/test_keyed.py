@@ -61,8 +61,10 @@ def test_growing_keeps_the_bytes_when_nobody_looks(keyed):
     assert keyed.pool.stats().grows == 1
 
 
-@pytest.mark.parametrize("shape, error", [((3, -1), ValueError), (2.5, TypeError), ("a", TypeError),
-                                          ((2**40, 2**40), ValueError)])
+@pytest.mark.parametrize(
+    "shape, error",
+    [((3, -1), ValueError), (2.5, TypeError), ("a", TypeError), ((2**40, 2**40), ValueError)],
+)
 def test_bad_requests_count_nothing(keyed, shape, error):
     with pytest.raises(error):
         keyed.get_or_create("a", shape)

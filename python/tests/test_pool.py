@@ -11,8 +11,29 @@ import pytest
 import cistern
 
 DTYPES = [
-    "b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "g", "c8", "c16", "G",
-    "M8[s]", "m8[ns]", "S5", "U7", "V3", ">f8", [("x", "f4"), ("n", "i8"), ("label", "S3")],
+    "b1",
+    "i1",
+    "u1",
+    "i2",
+    "u2",
+    "i4",
+    "u4",
+    "i8",
+    "u8",
+    "f2",
+    "f4",
+    "f8",
+    "g",
+    "c8",
+    "c16",
+    "G",
+    "M8[s]",
+    "m8[ns]",
+    "S5",
+    "U7",
+    "V3",
+    ">f8",
+    [("x", "f4"), ("n", "i8"), ("label", "S3")],
     np.dtype({"names": ["a", "b"], "formats": ["i1", "f8"]}, align=True),
 ]
 
@@ -168,8 +189,18 @@ def test_out_of_memory_is_a_memory_error():
         cistern.Pool().empty(2**55)
 
 
-@pytest.mark.parametrize("fit", ["elastic", "exact", "best", "best:0.1", "fixed:80000",
-                                 cistern.BestFit(1.0), cistern.ExactFit()])
+@pytest.mark.parametrize(
+    "fit",
+    [
+        "elastic",
+        "exact",
+        "best",
+        "best:0.1",
+        "fixed:80000",
+        cistern.BestFit(1.0),
+        cistern.ExactFit(),
+    ],
+)
 def test_every_fit_lends(fit):
     pool = cistern.Pool(fit=fit)
     for _ in range(3):
@@ -354,7 +385,9 @@ def test_reports(pool):
 
 
 def test_pickling_keeps_the_options():
-    pool = cistern.Pool(fit=cistern.BestFit(0.1), name="mine", max_idle_bytes=123_456, max_idle_age=2.5)
+    pool = cistern.Pool(
+        fit=cistern.BestFit(0.1), name="mine", max_idle_bytes=123_456, max_idle_age=2.5
+    )
     copy = pickle.loads(pickle.dumps(pool))
     assert copy is not pool and copy.options == pool.options and copy.name == "mine"
     default = cistern.default_pool()
@@ -369,9 +402,17 @@ def test_dtype_references_are_not_lost(pool):
     assert sys.getrefcount(dtype) - before <= 2
 
 
-@pytest.mark.parametrize("kind", [cistern.Error, cistern.InvalidArgument, cistern.OutOfMemory,
-                                  cistern.Unavailable, cistern.DeviceError,
-                                  cistern.BufferNotAllocatedError])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        cistern.Error,
+        cistern.InvalidArgument,
+        cistern.OutOfMemory,
+        cistern.Unavailable,
+        cistern.DeviceError,
+        cistern.BufferNotAllocatedError,
+    ],
+)
 def test_errors_travel_between_processes(kind):
     for copy in (pickle.loads(pickle.dumps(kind("text"))), kind.__new__(kind, "text")):
         assert type(copy) is kind and copy.args == ("text",)

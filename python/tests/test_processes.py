@@ -15,15 +15,17 @@ import cistern
 def run(program, **environment):
     result = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(program)],
-        capture_output=True, text=True, timeout=60, env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
     )
     assert result.returncode == 0, result.stderr
     return result.stdout + result.stderr
 
 
 def test_arrays_may_live_until_the_interpreter_ends():
-    output = run(
-        """
+    output = run("""
         import atexit, sys, threading, numpy as np, cistern
         pool = cistern.Pool()
         kept = [pool.zeros(1000), pool.zeros(1 << 20)]
@@ -39,8 +41,7 @@ def test_arrays_may_live_until_the_interpreter_ends():
         def work():
             for i in range(10**9): pool.empty(1000 + i % 100)
         threading.Thread(target=work, daemon=True).start()
-        """
-    )
+        """)
     assert output == ""
 
 
@@ -98,8 +99,7 @@ def test_torch_shares_pooled_memory(pool):
 
 
 def test_a_second_interpreter_fails_clearly_or_works():
-    run(
-        """
+    run("""
         try:
             import _xxsubinterpreters as interpreters
         except ImportError:
@@ -109,5 +109,4 @@ def test_a_second_interpreter_fails_clearly_or_works():
             interpreters.run_string(other, "import cistern; cistern.Pool().empty(3)")
         except Exception as error:
             assert "interpreter" in str(error) or "subinterpreter" in str(error), error
-        """
-    )
+        """)

@@ -1,4 +1,4 @@
-"""Random shapes, dtypes, lifetimes and threads against plain NumPy, and no leaks in the long run."""
+"""Random shapes, dtypes, lifetimes and threads against plain NumPy; no leaks in the long run."""
 
 import threading
 
@@ -12,14 +12,38 @@ SHAPES = st.one_of(
     st.integers(0, 5000),
     st.lists(st.integers(0, 12), max_size=4).map(tuple),
 )
-DTYPES = st.sampled_from(["b1", "i1", "u2", "i4", "i8", "f2", "f4", "f8", "c8", "c16", "S3", "U2",
-                          "M8[s]", ">i4", [("x", "f4"), ("n", "i8")], np.float32, float, int, bool])
+DTYPES = st.sampled_from(
+    [
+        "b1",
+        "i1",
+        "u2",
+        "i4",
+        "i8",
+        "f2",
+        "f4",
+        "f8",
+        "c8",
+        "c16",
+        "S3",
+        "U2",
+        "M8[s]",
+        ">i4",
+        [("x", "f4"), ("n", "i8")],
+        np.float32,
+        float,
+        int,
+        bool,
+    ]
+)
 FITS = st.sampled_from(["elastic", "exact", "best", "best:1"])
 
 
 @settings(max_examples=200, deadline=None)
-@given(FITS, st.lists(st.tuples(SHAPES, DTYPES, st.sampled_from(["empty", "zeros", "full"])), max_size=20),
-       st.data())
+@given(
+    FITS,
+    st.lists(st.tuples(SHAPES, DTYPES, st.sampled_from(["empty", "zeros", "full"])), max_size=20),
+    st.data(),
+)
 def test_arrays_behave_as_numpys(fit, requests, data):
     pool = cistern.Pool(fit=fit)
     live = []

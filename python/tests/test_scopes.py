@@ -34,8 +34,9 @@ def test_nests_are_one_block(pool):
         assert pool.stats().lent_buffers.now == 2
         assert other[0].dtype == np.int8 and other[1].shape == ()
 
-    cistern.with_arrays(work, pool, [5, {"x": ((3, 4), "i2"), "y": cistern.shape(2, dtype="c16")}],
-                        ((7, "i1"), ()))
+    cistern.with_arrays(
+        work, pool, [5, {"x": ((3, 4), "i2"), "y": cistern.shape(2, dtype="c16")}], ((7, "i1"), ())
+    )
     assert pool.stats().lent_buffers.now == 0
 
 
@@ -45,8 +46,13 @@ def test_gives_back_when_the_function_or_a_spec_fails(pool):
 
     with pytest.raises(RuntimeError):
         cistern.with_arrays(fail, pool, 1000)
-    for bad, error in [((3, -1), ValueError), ("text", TypeError), (2.5, TypeError), ([4, -1], ValueError),
-                       (((3, 4), object), TypeError)]:
+    for bad, error in [
+        ((3, -1), ValueError),
+        ("text", TypeError),
+        (2.5, TypeError),
+        ([4, -1], ValueError),
+        (((3, 4), object), TypeError),
+    ]:
         with pytest.raises(error):
             cistern.with_arrays(fail, pool, 1000, bad)
     assert pool.stats().lent_buffers.now == 0

@@ -17,7 +17,12 @@ def test_arrays_from_a_size_on_are_pooled(pool):
         assert serving is pool
         small, exact, large = np.empty(999, "u1"), np.empty(1000, "u1"), np.ones(LARGE)
     outside = np.ones(LARGE)
-    assert [cistern.is_pooled(a) for a in (small, exact, large, outside)] == [False, True, True, False]
+    assert [cistern.is_pooled(a) for a in (small, exact, large, outside)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
     assert exact.ctypes.data % 64 == 0
     assert cistern.is_pooled(large[3:]) and not cistern.is_pooled("text")
 
@@ -49,7 +54,9 @@ def test_zeros_are_zero_also_on_used_bytes(pool):
     assert pool.stats().hits == 2
 
 
-@pytest.mark.parametrize("sizes", [(10, 500, 20), (10, 5000, 200_000, 400_000, 3000, 10), (5000, 0, 5000)])
+@pytest.mark.parametrize(
+    "sizes", [(10, 500, 20), (10, 5000, 200_000, 400_000, 3000, 10), (5000, 0, 5000)]
+)
 def test_resize_across_the_threshold(pool, sizes):
     with cistern.numpy_pool(pool, min_bytes=4096):
         array = np.arange(sizes[0], dtype="f8")

@@ -10,7 +10,11 @@ STUB = ast.parse((Path(cistern.__file__).parent / "__init__.pyi").read_text())
 
 
 def functions(body):
-    return {node.name: node for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    return {
+        node.name: node
+        for node in body
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
 
 
 def arguments(node):
@@ -30,7 +34,12 @@ def actual_arguments(function):
 def test_the_stub_has_every_public_name():
     named = {getattr(node, "name", None) for node in STUB.body}
     named |= {node.target.id for node in STUB.body if isinstance(node, ast.AnnAssign)}
-    named |= {alias.asname for node in STUB.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    named |= {
+        alias.asname
+        for node in STUB.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
     assert set(cistern.__all__) <= named
     assert all(hasattr(cistern, name) for name in cistern.__all__)
 
@@ -54,7 +63,11 @@ def test_classes_have_the_members_of_the_stub():
             ):
                 continue
             assert arguments(function) == actual_arguments(getattr(kind, name)), where
-        public = {name for name in vars(kind) if not name.startswith("_") and callable(getattr(kind, name))}
+        public = {
+            name
+            for name in vars(kind)
+            if not name.startswith("_") and callable(getattr(kind, name))
+        }
         fields = {n.target.id for n in node.body if isinstance(n, ast.AnnAssign)}
         fields |= {t.id for n in node.body if isinstance(n, ast.Assign) for t in n.targets}
         assert public <= set(declared) | fields, node.name

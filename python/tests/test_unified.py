@@ -12,8 +12,12 @@ from cistern import BufferState, MemoryPool, UnifiedBuffer
 
 def test_states_are_numbered_from_one():
     assert [(s.name, s.value) for s in BufferState] == [
-        ("UNINITIALIZED", 1), ("HOST_ONLY", 2), ("DEVICE_ONLY", 3),
-        ("SYNCHRONIZED", 4), ("HOST_DIRTY", 5), ("DEVICE_DIRTY", 6),
+        ("UNINITIALIZED", 1),
+        ("HOST_ONLY", 2),
+        ("DEVICE_ONLY", 3),
+        ("SYNCHRONIZED", 4),
+        ("HOST_DIRTY", 5),
+        ("DEVICE_DIRTY", 6),
     ]
 
 
@@ -25,13 +29,24 @@ def test_a_new_buffer_has_a_shape_and_no_memory():
     assert len(UnifiedBuffer((7, 2))) == 7
 
 
-@pytest.mark.parametrize("use", [
-    lambda b: b.host, lambda b: b.device, lambda b: b[0], lambda b: b.__setitem__(0, 1),
-    lambda b: b.mark_host_dirty(), lambda b: b.mark_device_dirty(), lambda b: b.to_numpy(),
-    lambda b: b.copy_to(np.zeros(3)), lambda b: b.host_writable(), lambda b: b.sync_to_device(),
-    lambda b: b.sync_to_host(), lambda b: asyncio.run(b.ensure_on_device()),
-    lambda b: asyncio.run(b.ensure_on_host()),
-])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda b: b.host,
+        lambda b: b.device,
+        lambda b: b[0],
+        lambda b: b.__setitem__(0, 1),
+        lambda b: b.mark_host_dirty(),
+        lambda b: b.mark_device_dirty(),
+        lambda b: b.to_numpy(),
+        lambda b: b.copy_to(np.zeros(3)),
+        lambda b: b.host_writable(),
+        lambda b: b.sync_to_device(),
+        lambda b: b.sync_to_host(),
+        lambda b: asyncio.run(b.ensure_on_device()),
+        lambda b: asyncio.run(b.ensure_on_host()),
+    ],
+)
 def test_using_an_unallocated_buffer(use):
     freed = UnifiedBuffer(3).allocate()
     freed.free()
@@ -81,8 +96,15 @@ def test_copies():
     assert other[1, 1] == 7 and "HOST_DIRTY" in repr(other)
 
 
-@pytest.mark.parametrize("shape, dtype, error", [(-1, "f4", ValueError), (2.5, "f4", TypeError),
-                                                 (3, object, TypeError), (3, "nonsense", TypeError)])
+@pytest.mark.parametrize(
+    "shape, dtype, error",
+    [
+        (-1, "f4", ValueError),
+        (2.5, "f4", TypeError),
+        (3, object, TypeError),
+        (3, "nonsense", TypeError),
+    ],
+)
 def test_bad_buffers(shape, dtype, error):
     with pytest.raises(error):
         UnifiedBuffer(shape, dtype)
@@ -102,8 +124,13 @@ def test_the_very_same_buffer_comes_back():
     assert pool.acquire(16) is not buffer
     again = pool.acquire((4, 4))
     assert again is buffer and again.state is BufferState.HOST_ONLY and again[0, 0] == 3
-    assert pool.stats() == {"pool_size": 0, "total_acquired": 4, "total_released": 1,
-                            "cache_hits": 1, "cache_misses": 3}
+    assert pool.stats() == {
+        "pool_size": 0,
+        "total_acquired": 4,
+        "total_released": 1,
+        "cache_hits": 1,
+        "cache_misses": 3,
+    }
 
 
 def test_a_freed_buffer_comes_back_allocated():

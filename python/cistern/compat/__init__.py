@@ -24,7 +24,7 @@ _STAND_INS = {"pycsa": (), "pydotcompute": ("exceptions",)}
 
 
 def install(package):
-    """Makes `import pycsa...` or `import pydotcompute...` find Cistern's pool. Returns the module."""
+    """Makes `import pycsa...` or `import pydotcompute...` find Cistern's. Returns the module."""
     if package not in _MODULES:
         raise InvalidArgument(f"compat knows {', '.join(map(repr, _MODULES))}, not {package!r}")
     ours = importlib.import_module(f"{__name__}.{package}")
