@@ -8,6 +8,7 @@ import numpy as np
 
 from . import _core
 from .errors import InvalidArgument
+from .locks import give_lock
 from .pool import Pool
 
 _MEBIBYTE = 1024 * 1024
@@ -49,7 +50,7 @@ class KeyedPool:
         self._same_key = same_key
         self._entries = {}  # key: [entries, one per thread]
         self._stats = {}
-        self._lock = threading.RLock()
+        give_lock(self)
 
     def get_or_create(self, key, shape, dtype=_float64):
         """Returns the key's array in this shape and dtype. An error changes and counts nothing."""

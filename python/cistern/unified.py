@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _core
 from .errors import BufferNotAllocatedError, InvalidArgument
+from .locks import give_lock
 from .pool import NO_LIMIT, Pool
 
 _GIBIBYTE = 1024**3
@@ -328,7 +329,7 @@ class MemoryPool:
         self._max_buffer_size = int(max_buffer_size)
         self._bytes_from = Pool(name="unified") if pool is None else pool
         self._cached = []  # oldest first
-        self._lock = threading.RLock()
+        give_lock(self)
         self._enabled = False
         self._initial_size_mb = 0
         self._max_size_mb = None

@@ -81,7 +81,7 @@ class Vector:
         self._size = 0
 
     def view(self):
-        """Returns the elements as an array; it stays valid, but not current when the vector grows."""
+        """Returns the elements as an array; it stays valid, not current, when the vector grows."""
         return self._all()[: self._size]
 
     def __array__(self, dtype=None, copy=None):

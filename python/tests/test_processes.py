@@ -2,9 +2,11 @@
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 
 import numpy as np
 import pytest
@@ -74,6 +76,31 @@ def test_arrays_from_before_a_fork_work_in_the_child():
         os._exit(0 if ok else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert held.sum() == 100_000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_lock_that_another_thread_holds_does_not_stop_the_child():
+    keyed, memory = cistern.KeyedPool(), cistern.MemoryPool()
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with keyed._lock, memory._lock:
+            held.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        keyed.get_or_create("a", 10)
+        memory.release(memory.acquire(10))
+        os._exit(0)
+    done.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_dlpack_both_ways(pool):
