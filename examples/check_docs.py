@@ -3,7 +3,7 @@
 
 A fenced block that follows a line `<!-- examples/x.cpp -->` or `<!-- examples/x.out -->` has to be
 that file. `<!-- examples/x.cpp name -->` stands for the lines between `// [name` and `// ]` there
-(in Fortran `! [name` and `! ]`), without their common indentation. A block marked so that cannot be
+(in Fortran `! [name` and `! ]`, in Python `# [name` and `# ]`), without their common indentation. A block marked so that cannot be
 found, and an example that no page shows, are errors too.
 
 usage: check_docs.py [ROOT]     exits with 1 and says where if anything differs
@@ -25,10 +25,10 @@ FENCE = re.compile(r"^```\w*$")
 def part_of(text, name):
     """Returns the lines between `// [name` and `// ]`; None if there are none."""
     lines = text.splitlines()
-    starts = [i for i, line in enumerate(lines) if line.strip() in (f"// [{name}", f"! [{name}")]
+    starts = [i for i, line in enumerate(lines) if line.strip() in (f"// [{name}", f"! [{name}", f"# [{name}")]
     if len(starts) != 1:
         return None
-    ends = [i for i in range(starts[0], len(lines)) if lines[i].strip() in ("// ]", "! ]")]
+    ends = [i for i in range(starts[0], len(lines)) if lines[i].strip() in ("// ]", "! ]", "# ]")]
     if not ends:
         return None
     return textwrap.dedent("\n".join(lines[starts[0] + 1 : ends[0]])).splitlines()

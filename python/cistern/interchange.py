@@ -1,0 +1,13 @@
+"""Arrays from and to other libraries, by DLPack."""
+
+import numpy as np
+
+
+def from_dlpack(x, pool=None):
+    """Returns a NumPy array over the memory of another library's array, without a copy.
+
+    With a pool, returns a copy lent by it instead. The other way, every array of a pool is a
+    numpy.ndarray: pass it to the other library's from_dlpack.
+    """
+    array = np.from_dlpack(x)
+    return array if pool is None else pool.copy(array)

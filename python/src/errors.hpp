@@ -1,0 +1,31 @@
+#pragma once
+// From C++ exceptions to the classes of cistern.errors, for functions that call CPython directly.
+
+#include <Python.h>
+
+namespace cistern::python {
+
+/// Sets the Python error that stands for the exception being handled; one that is set already stays.
+void set_error() noexcept;
+
+/// Thrown when a Python error is set already.
+struct ErrorIsSet {};
+
+/// Returns what `body` returns, or `failed` with a Python error set.
+template <class Result, class Body>
+Result guarded(Result failed, Body&& body) noexcept {
+    try {
+        return body();
+    } catch (...) {
+        set_error();
+        return failed;
+    }
+}
+
+/// Looks the classes up in cistern.errors. Throws ErrorIsSet.
+void import_errors();
+
+/// Raises cistern.InvalidArgument, a ValueError, with PyErr_Format's text; throws ErrorIsSet.
+[[noreturn]] void raise_invalid(const char* format, ...);
+
+}  // namespace cistern::python

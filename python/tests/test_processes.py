@@ -1,0 +1,139 @@
+"""Other processes, other libraries, and the end of the interpreter."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy as np
+import pytest
+
+import cistern
+
+
+def run(program, **environment):
+    result = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout + result.stderr
+
+
+def test_arrays_may_live_until_the_interpreter_ends():
+    output = run("""
+        import atexit, sys, threading, numpy as np, cistern
+        pool = cistern.Pool()
+        kept = [pool.zeros(1000), pool.zeros(1 << 20)]
+        cycle = [pool.zeros(500)]; cycle.append(cycle)
+        class Late:
+            def __init__(self): self.array = pool.zeros(300)
+            def __del__(self): self.array = None
+        late = Late(); sys.late = late; late.self = late
+        cistern.enable_numpy(pool, min_bytes=100)
+        served = np.ones(100_000)
+        atexit.register(lambda: pool.empty(77))
+        vector = pool.vector(10)
+        def work():
+            for i in range(10**9): pool.empty(1000 + i % 100)
+        threading.Thread(target=work, daemon=True).start()
+        """)
+    assert output == ""
+
+
+def child_sum(pool, n):
+    return float(pool.full(n, 2.0).sum()), pool.name
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_pools_in_child_processes(method):
+    pool = cistern.Pool(name="parent")
+    held = pool.full(1000, 1.0)
+    context = multiprocessing.get_context(method)
+    with context.Pool(2) as workers:
+        results = workers.starmap(child_sum, [(pool, n) for n in range(1000, 1010)])
+    assert results == [(2.0 * n, "parent") for n in range(1000, 1010)]
+    assert held.sum() == 1000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_arrays_from_before_a_fork_work_in_the_child():
+    pool = cistern.Pool()
+    held = pool.full(100_000, 1.0)
+    child = os.fork()
+    if child == 0:
+        ok = held.sum() == 100_000
+        del held
+        ok = ok and pool.zeros(100_000).sum() == 0 and pool.stats().hits == 1
+        os._exit(0 if ok else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert held.sum() == 100_000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_lock_that_another_thread_holds_does_not_stop_the_child():
+    keyed, memory = cistern.KeyedPool(), cistern.MemoryPool()
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with keyed._lock, memory._lock:
+            held.set()
+            done.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        keyed.get_or_create("a", 10)
+        memory.release(memory.acquire(10))
+        os._exit(0)
+    done.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_dlpack_both_ways(pool):
+    array = pool.full((3, 4), 2.0)
+    shared = np.from_dlpack(array)
+    assert np.shares_memory(shared, array)
+    del array
+    assert (shared == 2).all() and pool.stats().lent_buffers.now == 1
+    del shared
+    assert pool.stats().lent_buffers.now == 0
+    other = np.arange(5.0)
+    assert np.shares_memory(cistern.from_dlpack(other), other)
+    copy = cistern.from_dlpack(other, pool)
+    assert cistern.is_pooled(copy) and copy.tolist() == other.tolist()
+
+
+def test_torch_shares_pooled_memory(pool):
+    torch = pytest.importorskip("torch")
+    array = pool.zeros((3, 4), "f4")
+    tensor = torch.from_dlpack(array)
+    tensor += 1
+    assert (array == 1).all() and (cistern.from_dlpack(tensor) == 1).all()
+
+
+def test_a_second_interpreter_fails_clearly_or_works():
+    run("""
+        try:
+            import _xxsubinterpreters as interpreters
+        except ImportError:
+            raise SystemExit
+        other = interpreters.create()
+        try:
+            interpreters.run_string(other, "import cistern; cistern.Pool().empty(3)")
+        except Exception as error:
+            assert "interpreter" in str(error) or "subinterpreter" in str(error), error
+        """)
