@@ -294,4 +294,23 @@ TEST(FailEveryAllocationOfC, LeavesNothingLent) {
 INSTANTIATE_TEST_SUITE_P(With, FailEveryAllocation, testing::ValuesIn(all_fits()),
                          [](const auto& c) { return std::string(c.param.name); });
 
+TEST(FailEveryAllocationOfHits, ScopesAndKeysNeedNone) {
+    Pool pool;
+    KeyedPool keyed;
+    const std::vector<Shape<float, 2>> nest{shape<float>(3, 4), shape<float>(5, 6)};
+    const auto call = [&] {
+        with_arrays([](auto, auto, auto) {}, pool, shape<float>(100, 50), shape<double>(100), nest);
+        (void)keyed.get<double>("coeff", 10, 20);
+    };
+    call();
+    const std::uint64_t misses = pool.stats().misses;
+
+    const FailingNew failing(0);
+    for (int i = 0; i < 100; ++i) call();
+
+    EXPECT_FALSE(FailingNew::has_failed());
+    EXPECT_EQ(pool.stats().misses, misses);
+    EXPECT_EQ(keyed.stats("coeff").hits, 100u);
+}
+
 }  // namespace cistern::test
