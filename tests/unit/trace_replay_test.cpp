@@ -32,8 +32,10 @@ TEST(Eviction, TheDefaultHitsMostAndMissesTheFewestBytes) {
     if (!std::filesystem::is_directory(recorded_traces())) {
         GTEST_SKIP() << "no recorded traces in " << recorded_traces();
     }
+    int played = 0;
     for (const auto& entry : std::filesystem::directory_iterator(recorded_traces())) {
         if (entry.path().string().find("permutation") == std::string::npos) continue;
+        ++played;
         const Trace trace = read_trace(entry.path().string());
         const auto run = [&](PoolOptions options) {
             options.max_idle_bytes = std::size_t{100} << 20;
@@ -47,6 +49,7 @@ TEST(Eviction, TheDefaultHitsMostAndMissesTheFewestBytes) {
             EXPECT_LE(ours.misses, theirs.misses) << entry.path();
         }
     }
+    EXPECT_GT(played, 0) << "no permutation trace in " << recorded_traces();
 }
 
 TEST(TraceReplay, CountsHitsAndMisses) {
