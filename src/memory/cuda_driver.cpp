@@ -1,0 +1,154 @@
+#include "memory/cuda_driver.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "cistern/error.hpp"
+#include "cistern/memory.hpp"
+
+namespace cistern::cuda {
+
+namespace {
+
+constexpr int oldest_version = 12000;  // streams have numbers since then
+
+std::string text_of_version(int version) {
+    return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+/// What came of looking for the driver. Kept as long as the process: buffers in statics may outlive
+/// everything else.
+struct Found {
+    Driver driver;
+    std::string why;  // there is none; empty if there is
+
+    Found() {
+        why = look();
+    }
+
+private:
+    [[nodiscard]] std::string look() {
+#if CISTERN_HAS_CUDA
+        const char* const named = secure_getenv("CISTERN_CUDA_DRIVER");
+        const char* const file = named != nullptr ? named : "libcuda.so.1";
+        void* const library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr) return std::string("no CUDA driver: ") + dlerror();
+        const char* missing = nullptr;
+        const auto find = [&](auto& function, const char* symbol, bool needed) {
+            void* const address = dlsym(library, symbol);
+            if (address == nullptr && needed) missing = symbol;
+            function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(address);
+        };
+        find(driver.driver_version, "cuDriverGetVersion", true);
+        if (missing == nullptr && driver.driver_version(&driver.version) == success &&
+            driver.version < oldest_version) {
+            return "the CUDA driver is too old: " + text_of_version(driver.version) + ", needs " +
+                   text_of_version(oldest_version);
+        }
+#define CISTERN_FIND(name, symbol, parameters) find(driver.name, #symbol, true);
+        CISTERN_CUDA_FUNCTIONS(CISTERN_FIND)
+#undef CISTERN_FIND
+#define CISTERN_FIND(name, symbol, parameters) find(driver.name, #symbol, false);
+        CISTERN_CUDA_OPTIONAL_FUNCTIONS(CISTERN_FIND)
+#undef CISTERN_FIND
+        if (missing != nullptr) {
+            return std::string("the CUDA driver lacks a function: ") + missing;
+        }
+        if (const Result result = driver.init(0); result != success) {
+            return text(result, "the CUDA driver does not start");
+        }
+        if (const Result result = driver.device_count(&driver.devices); result != success) {
+            return text(result, "the CUDA driver cannot count devices");
+        }
+        return driver.devices == 0 ? "there is no CUDA device" : "";
+#else
+        return "this build was made without CUDA";
+#endif
+    }
+
+    [[nodiscard]] std::string text(Result error, const char* what) const {
+        const char* name = nullptr;
+        const char* words = nullptr;
+        driver.error_name(error, &name);
+        driver.error_text(error, &words);
+        std::string text = std::string(what) + ": ";
+        text += name != nullptr ? name : "error " + std::to_string(error);
+        if (words != nullptr) text += std::string(" (") + words + ")";
+        return text;
+    }
+    friend std::string cistern::cuda::text_of(const char* what, Result error);
+};
+
+const Found& found() {
+    static const auto* const result = new Found;
+    return *result;
+}
+
+}  // namespace
+
+const Driver* driver() noexcept {
+    try {
+        return found().why.empty() ? &found().driver : nullptr;
+    } catch (...) {  // no memory even for the words
+        return nullptr;
+    }
+}
+
+const Driver& require_driver() {
+    if (!found().why.empty()) throw Unavailable(found().why);
+    return found().driver;
+}
+
+std::string text_of(const char* what, Result error) { return found().text(error, what); }
+
+void check(const char* what, Result result) {
+    if (result != success) throw DeviceError(text_of(what, result));
+}
+
+const DeviceContext& DeviceContext::of(int ordinal) {
+    const Driver& driver = require_driver();
+    if (ordinal < 0 || ordinal >= driver.devices) {
+        throw InvalidArgument("there is no such CUDA device: " + std::to_string(ordinal) +
+                              ", devices " + std::to_string(driver.devices));
+    }
+    static std::mutex lock;
+    static auto* const devices = new std::vector<std::unique_ptr<const DeviceContext>>;
+    const std::scoped_lock hold(lock);
+    devices->resize(static_cast<std::size_t>(driver.devices));
+    auto& device = devices->at(static_cast<std::size_t>(ordinal));
+    if (device == nullptr) device.reset(new DeviceContext(driver, ordinal));
+    return *device;
+}
+
+DeviceContext::DeviceContext(const Driver& driver, int ordinal)
+    : driver_(&driver), ordinal_(ordinal) {
+    check("cannot open the device", driver.device(&device_, ordinal));
+    check("cannot open the device", driver.retain_context(&context_, device_));
+    check("cannot tell the device's memory", driver.device_total(&total_bytes_, device_));
+}
+
+bool DeviceContext::has(int attribute) const noexcept {
+    int value = 0;
+    return driver_->device_attribute(&value, attribute, device_) == success && value != 0;
+}
+
+Entered::Entered(const DeviceContext& device) noexcept : driver_(device.driver()) {
+    Context current = nullptr;
+    if (driver_.current_context(&current) != success || current != device.context()) {
+        pushed_ = driver_.push_context(device.context()) == success;
+    }
+    driver_.exchange_capture_mode(&mode_);
+}
+
+Entered::~Entered() {
+    driver_.exchange_capture_mode(&mode_);
+    Context popped = nullptr;
+    if (pushed_) driver_.pop_context(&popped);
+}
+
+}  // namespace cistern::cuda
