@@ -16,7 +16,9 @@
 
 namespace [[gnu::visibility("default")]] cistern {
 
+class Lender;
 class Pool;
+class Stream;
 
 class Buffer {
 public:
@@ -53,7 +55,9 @@ public:
     }
 
 private:
+    friend class Lender;
     friend class Pool;
+    friend void also_used_on(Buffer& buffer, Stream stream);
     [[gnu::always_inline]] Buffer(const detail::CoreFront& core,
                                   const detail::Loan& loan) noexcept {
         if (loan.block == nullptr) return;

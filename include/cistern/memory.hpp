@@ -53,6 +53,13 @@ class Memory {
 public:
     /// Ordinary memory of this process. Throws InvalidArgument for a node that does not exist.
     static Memory host(HostOptions options = {});
+    /// Page-locked host memory: devices copy from and to it at full speed, while the host goes on.
+    static Memory pinned(int device = 0);
+    /// Memory of a CUDA device. These three throw Unavailable where there is none, saying why, and
+    /// InvalidArgument for a device number out of range.
+    static Memory device(int device = 0);
+    /// Memory that host and devices share; pages travel to who touches them.
+    static Memory managed(int device = 0);
     /// Any host resource; it must outlive every pool on it.
     static Memory from(std::pmr::memory_resource& resource);
     /// Hands out addresses and owns no bytes: for tests, replay and planning.
@@ -71,6 +78,9 @@ public:
 private:
     std::shared_ptr<MemorySource> source_;
 };
+
+/// Whether there is a CUDA driver with a device.
+bool cuda_available() noexcept;
 
 /// Returns how many bytes this process may use: its cgroup's limit (v1 or v2), else the machine's.
 std::size_t process_memory_limit();

@@ -71,6 +71,8 @@ struct PoolOptions {
 
 template <Element T>
 class Vector;
+class Stream;
+class StreamPool;
 
 namespace detail {
 template <class T>
@@ -78,15 +80,9 @@ inline constinit char type_tag = 0;  // its address names the type
 struct Interop;
 }
 
-class Pool {
+/// What a pool lends, in one order of use: the verbs that Pool and StreamPool share.
+class Lender {
 public:
-    /// Throws InvalidArgument if the options make no sense, naming the value.
-    explicit Pool(Memory memory = Memory::host(), PoolOptions options = {});
-    // A handle always names a pool: moving copies it.
-    Pool(const Pool&) = default;
-    Pool& operator=(const Pool&) = default;
-    ~Pool() = default;
-
     /// Lends at least `bytes` bytes: idle ones if the fit allows, else new ones. Their contents are
     /// whatever the last user left. Zero bytes are an empty buffer that takes nothing.
     /// When memory runs out, frees what is idle and tries again; then throws OutOfMemory.
@@ -111,18 +107,6 @@ public:
     /// empty, was released already, or belongs to another pool.
     void release(Buffer&& buffer);
 
-    /// Makes a buffer of this pool `bytes` bytes long; smaller ones never shrink. What it holds stays;
-    /// its address may change. Where the memory allows, the pages stay too: what follows is added, or
-    /// the pages are moved, so that only the new part is ever fetched. Throws like acquire and
-    /// release, changing nothing.
-    void grow(Buffer& buffer, std::size_t bytes);
-
-    /// Gives the pool bytes that it did not allocate; it lends them and calls `deleter(data)` when
-    /// it lets them go (at once, if a limit says so). Throws InvalidArgument if `data` is null or not
-    /// aligned as the pool's blocks are, or `bytes` is no multiple of that (or not the size of a
-    /// FixedBlock); then the bytes remain the caller's.
-    void adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter);
-
     template <Element T, std::integral... E>
     [[nodiscard, gnu::always_inline]] Array<T, sizeof...(E)> array(E... extents) {
         return of_shape(Shape<T, sizeof...(E)>(extents...));
@@ -143,15 +127,65 @@ public:
         check_alignment<T>();
         return {zeroed(shape.bytes(), type_of<T>()), shape};
     }
-    /// A vector of size 0 with room for `capacity` elements. Include cistern/vector.hpp to use it.
-    template <Element T>
-    [[nodiscard]] Vector<T> vector(std::size_t capacity);
-
     /// Several arrays at once; if one cannot be had, none is. Use with structured bindings.
     template <Element... T, std::size_t... Rank>
     [[nodiscard]] std::tuple<Array<T, Rank>...> arrays(const Shape<T, Rank>&... shapes) {
         return std::tuple<Array<T, Rank>...>{of_shape(shapes)...};
     }
+
+protected:
+    explicit Lender(detail::CoreFront* core) noexcept : core_(core) {}
+
+    template <Element T>
+    static std::size_t type_of() noexcept {
+        return reinterpret_cast<std::size_t>(&detail::type_tag<T>);
+    }
+    template <Element T, std::size_t Rank>
+    [[gnu::always_inline]] Array<T, Rank> of_shape(const Shape<T, Rank>& shape) {
+        return {acquire_for<T>(shape.bytes()), shape};
+    }
+    /// Throws InvalidArgument for elements that need more alignment than the pool's blocks have.
+    template <Element T>
+    void check_alignment() const {
+        if constexpr (alignof(T) > 64) {
+            if (alignof(T) > core_->grain_mask + 1) {
+                detail::throw_not_aligned(alignof(T), core_->grain_mask + 1);
+            }
+        }
+    }
+    Buffer zeroed(std::size_t bytes, std::size_t type);
+
+    detail::CoreFront* core_;
+};
+
+class Pool : public Lender {
+public:
+    /// Throws InvalidArgument if the options make no sense, naming the value.
+    explicit Pool(Memory memory = Memory::host(), PoolOptions options = {});
+    // A handle always names a pool: moving copies it.
+    Pool(const Pool&) = default;
+    Pool& operator=(const Pool&) = default;
+    ~Pool() = default;
+
+    /// The same verbs in the order of a CUDA stream. Include cistern/stream.hpp to use it. Throws
+    /// InvalidArgument for a memory without streams, or a stream of another device.
+    [[nodiscard]] StreamPool on(Stream stream) const;
+
+    /// Makes a buffer of this pool `bytes` bytes long; smaller ones never shrink. What it holds stays;
+    /// its address may change. Where the memory allows, the pages stay too: what follows is added, or
+    /// the pages are moved, so that only the new part is ever fetched. Throws like acquire and
+    /// release, changing nothing.
+    void grow(Buffer& buffer, std::size_t bytes);
+
+    /// Gives the pool bytes that it did not allocate; it lends them and calls `deleter(data)` when
+    /// it lets them go (at once, if a limit says so). Throws InvalidArgument if `data` is null or not
+    /// aligned as the pool's blocks are, or `bytes` is no multiple of that (or not the size of a
+    /// FixedBlock); then the bytes remain the caller's.
+    void adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter);
+
+    /// A vector of size 0 with room for `capacity` elements. Include cistern/vector.hpp to use it.
+    template <Element T>
+    [[nodiscard]] Vector<T> vector(std::size_t capacity);
 
     /// Gives idle bytes back to the memory until at most `keep_idle_bytes` are left, the ones
     /// `PoolOptions::evict` names first. Returns how many bytes were given back.
@@ -172,30 +206,11 @@ public:
     friend bool operator==(const Pool& a, const Pool& b) noexcept { return a.core_ == b.core_; }
 
 private:
-    template <Element T>
-    static std::size_t type_of() noexcept {
-        return reinterpret_cast<std::size_t>(&detail::type_tag<T>);
-    }
-    template <Element T, std::size_t Rank>
-    [[gnu::always_inline]] Array<T, Rank> of_shape(const Shape<T, Rank>& shape) {
-        return {acquire_for<T>(shape.bytes()), shape};
-    }
-    /// Throws InvalidArgument for elements that need more alignment than the pool's blocks have.
-    template <Element T>
-    void check_alignment() const {
-        if constexpr (alignof(T) > 64) {
-            if (alignof(T) > core_->grain_mask + 1) {
-                detail::throw_not_aligned(alignof(T), core_->grain_mask + 1);
-            }
-        }
-    }
-    Buffer zeroed(std::size_t bytes, std::size_t type);
     friend struct detail::Interop;  // the C ABI and the allocators
     Buffer of_type(std::size_t bytes, std::size_t type);
     [[nodiscard]] bool lent(const Buffer& buffer) const noexcept;
 
     std::shared_ptr<detail::CoreFront> handle_;  // the last copy lets the pool go
-    detail::CoreFront* core_;
 };
 
 /// The process's pool on host memory. Lives until the process ends.

@@ -27,13 +27,11 @@ struct Found {
     Driver driver;
     std::string why;  // there is none; empty if there is
 
-    Found() {
-        why = look();
-    }
+    Found() { why = look(); }
 
 private:
     [[nodiscard]] std::string look() {
-#if CISTERN_HAS_CUDA
+        if (!CISTERN_HAS_CUDA) return "this build was made without CUDA";
         const char* const named = secure_getenv("CISTERN_CUDA_DRIVER");
         const char* const file = named != nullptr ? named : "libcuda.so.1";
         void* const library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -66,9 +64,6 @@ private:
             return text(result, "the CUDA driver cannot count devices");
         }
         return driver.devices == 0 ? "there is no CUDA device" : "";
-#else
-        return "this build was made without CUDA";
-#endif
     }
 
     [[nodiscard]] std::string text(Result error, const char* what) const {

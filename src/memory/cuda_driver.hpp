@@ -38,7 +38,7 @@ struct Location {
     int id = 0;
 };
 struct AllocationProperties {
-    int type = 1;                  // pinned, the only one
+    int type = 1;                    // pinned, the only one
     int requested_handle_types = 0;  // 1: a POSIX file descriptor
     Location location;
     void* metadata = nullptr;
@@ -58,65 +58,65 @@ inline constexpr int attribute_virtual_memory = 102, attribute_file_descriptors 
 inline constexpr unsigned event_without_timing = 2, attach_global = 1, register_portable = 1;
 
 // name in Driver, the driver's symbol, parameters
-#define CISTERN_CUDA_FUNCTIONS(X)                                                                    \
-    X(init, cuInit, (unsigned flags))                                                                \
-    X(driver_version, cuDriverGetVersion, (int* version))                                            \
-    X(error_name, cuGetErrorName, (Result error, const char** name))                                 \
-    X(error_text, cuGetErrorString, (Result error, const char** text))                               \
-    X(device_count, cuDeviceGetCount, (int* count))                                                  \
-    X(device, cuDeviceGet, (Device* device, int ordinal))                                            \
-    X(device_attribute, cuDeviceGetAttribute, (int* value, int attribute, Device device))            \
-    X(device_total, cuDeviceTotalMem_v2, (std::size_t* bytes, Device device))                        \
-    X(retain_context, cuDevicePrimaryCtxRetain, (Context* context, Device device))                   \
-    X(push_context, cuCtxPushCurrent_v2, (Context context))                                          \
-    X(pop_context, cuCtxPopCurrent_v2, (Context* context))                                           \
-    X(current_context, cuCtxGetCurrent, (Context* context))                                          \
-    X(synchronize, cuCtxSynchronize, ())                                                             \
-    X(memory_info, cuMemGetInfo_v2, (std::size_t* free, std::size_t* total))                         \
-    X(allocate, cuMemAlloc_v2, (Address * data, std::size_t bytes))                                  \
-    X(free, cuMemFree_v2, (Address data))                                                            \
-    X(allocate_managed, cuMemAllocManaged, (Address * data, std::size_t bytes, unsigned flags))      \
-    X(register_host, cuMemHostRegister_v2, (void* data, std::size_t bytes, unsigned flags))          \
-    X(unregister_host, cuMemHostUnregister, (void* data))                                            \
-    X(granularity, cuMemGetAllocationGranularity,                                                    \
-      (std::size_t * bytes, const AllocationProperties* properties, int option))                     \
-    X(reserve, cuMemAddressReserve,                                                                  \
-      (Address * data, std::size_t bytes, std::size_t alignment, Address wish,                       \
-       unsigned long long flags))                                                                    \
-    X(unreserve, cuMemAddressFree, (Address data, std::size_t bytes))                                \
-    X(create, cuMemCreate,                                                                           \
-      (Handle * handle, std::size_t bytes, const AllocationProperties* properties,                   \
-       unsigned long long flags))                                                                    \
-    X(release, cuMemRelease, (Handle handle))                                                        \
-    X(map, cuMemMap,                                                                                 \
-      (Address data, std::size_t bytes, std::size_t offset, Handle handle,                           \
-       unsigned long long flags))                                                                    \
-    X(unmap, cuMemUnmap, (Address data, std::size_t bytes))                                          \
-    X(set_access, cuMemSetAccess,                                                                    \
-      (Address data, std::size_t bytes, const AccessDescription* access, std::size_t count))         \
-    X(export_handle, cuMemExportToShareableHandle,                                                   \
-      (void* exported, Handle handle, int type, unsigned long long flags))                           \
-    X(import_handle, cuMemImportFromShareableHandle, (Handle * handle, void* exported, int type))    \
-    X(copy, cuMemcpy, (Address to, Address from, std::size_t bytes))                                 \
-    X(copy_async, cuMemcpyAsync, (Address to, Address from, std::size_t bytes, Stream stream))       \
-    X(set_async, cuMemsetD8Async,                                                                    \
-      (Address data, unsigned char value, std::size_t bytes, Stream stream))                         \
-    X(stream_id, cuStreamGetId, (Stream stream, unsigned long long* id))                             \
-    X(stream_context, cuStreamGetCtx, (Stream stream, Context * context))                            \
-    X(stream_synchronize, cuStreamSynchronize, (Stream stream))                                      \
-    X(stream_wait, cuStreamWaitEvent, (Stream stream, Event event, unsigned flags))                  \
-    X(capture_info, cuStreamGetCaptureInfo_v2,                                                       \
-      (Stream stream, int* status, unsigned long long* id, Graph* graph, const void** nodes,         \
-       std::size_t* count))                                                                          \
-    X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int* mode))                         \
-    X(create_event, cuEventCreate, (Event * event, unsigned flags))                                  \
-    X(destroy_event, cuEventDestroy_v2, (Event event))                                               \
-    X(record_event, cuEventRecord, (Event event, Stream stream))                                     \
-    X(query_event, cuEventQuery, (Event event))                                                      \
-    X(synchronize_event, cuEventSynchronize, (Event event))                                          \
-    X(create_user_object, cuUserObjectCreate,                                                        \
-      (UserObject * object, void* data, void (*destroy)(void*), unsigned count, unsigned flags))     \
-    X(retain_user_object, cuGraphRetainUserObject,                                                   \
+#define CISTERN_CUDA_FUNCTIONS(X)                                                                 \
+    X(init, cuInit, (unsigned flags))                                                             \
+    X(driver_version, cuDriverGetVersion, (int* version))                                         \
+    X(error_name, cuGetErrorName, (Result error, const char** name))                              \
+    X(error_text, cuGetErrorString, (Result error, const char** text))                            \
+    X(device_count, cuDeviceGetCount, (int* count))                                               \
+    X(device, cuDeviceGet, (Device * device, int ordinal))                                        \
+    X(device_attribute, cuDeviceGetAttribute, (int* value, int attribute, Device device))         \
+    X(device_total, cuDeviceTotalMem_v2, (std::size_t * bytes, Device device))                    \
+    X(retain_context, cuDevicePrimaryCtxRetain, (Context * context, Device device))               \
+    X(push_context, cuCtxPushCurrent_v2, (Context context))                                       \
+    X(pop_context, cuCtxPopCurrent_v2, (Context * context))                                       \
+    X(current_context, cuCtxGetCurrent, (Context * context))                                      \
+    X(synchronize, cuCtxSynchronize, ())                                                          \
+    X(memory_info, cuMemGetInfo_v2, (std::size_t * free, std::size_t * total))                    \
+    X(allocate, cuMemAlloc_v2, (Address * data, std::size_t bytes))                               \
+    X(free, cuMemFree_v2, (Address data))                                                         \
+    X(allocate_managed, cuMemAllocManaged, (Address * data, std::size_t bytes, unsigned flags))   \
+    X(register_host, cuMemHostRegister_v2, (void* data, std::size_t bytes, unsigned flags))       \
+    X(unregister_host, cuMemHostUnregister, (void* data))                                         \
+    X(granularity, cuMemGetAllocationGranularity,                                                 \
+      (std::size_t * bytes, const AllocationProperties* properties, int option))                  \
+    X(reserve, cuMemAddressReserve,                                                               \
+      (Address * data, std::size_t bytes, std::size_t alignment, Address wish,                    \
+       unsigned long long flags))                                                                 \
+    X(unreserve, cuMemAddressFree, (Address data, std::size_t bytes))                             \
+    X(create, cuMemCreate,                                                                        \
+      (Handle * handle, std::size_t bytes, const AllocationProperties* properties,                \
+       unsigned long long flags))                                                                 \
+    X(release, cuMemRelease, (Handle handle))                                                     \
+    X(map, cuMemMap,                                                                              \
+      (Address data, std::size_t bytes, std::size_t offset, Handle handle,                        \
+       unsigned long long flags))                                                                 \
+    X(unmap, cuMemUnmap, (Address data, std::size_t bytes))                                       \
+    X(set_access, cuMemSetAccess,                                                                 \
+      (Address data, std::size_t bytes, const AccessDescription* access, std::size_t count))      \
+    X(export_handle, cuMemExportToShareableHandle,                                                \
+      (void* exported, Handle handle, int type, unsigned long long flags))                        \
+    X(import_handle, cuMemImportFromShareableHandle, (Handle * handle, void* exported, int type)) \
+    X(copy, cuMemcpy, (Address to, Address from, std::size_t bytes))                              \
+    X(copy_async, cuMemcpyAsync, (Address to, Address from, std::size_t bytes, Stream stream))    \
+    X(set_async, cuMemsetD8Async,                                                                 \
+      (Address data, unsigned char value, std::size_t bytes, Stream stream))                      \
+    X(stream_id, cuStreamGetId, (Stream stream, unsigned long long* id))                          \
+    X(stream_context, cuStreamGetCtx, (Stream stream, Context * context))                         \
+    X(stream_synchronize, cuStreamSynchronize, (Stream stream))                                   \
+    X(stream_wait, cuStreamWaitEvent, (Stream stream, Event event, unsigned flags))               \
+    X(capture_info, cuStreamGetCaptureInfo_v2,                                                    \
+      (Stream stream, int* status, unsigned long long* id, Graph* graph, const void** nodes,      \
+       std::size_t* count))                                                                       \
+    X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (int* mode))                      \
+    X(create_event, cuEventCreate, (Event * event, unsigned flags))                               \
+    X(destroy_event, cuEventDestroy_v2, (Event event))                                            \
+    X(record_event, cuEventRecord, (Event event, Stream stream))                                  \
+    X(query_event, cuEventQuery, (Event event))                                                   \
+    X(synchronize_event, cuEventSynchronize, (Event event))                                       \
+    X(create_user_object, cuUserObjectCreate,                                                     \
+      (UserObject * object, void* data, void (*destroy)(void*), unsigned count, unsigned flags))  \
+    X(retain_user_object, cuGraphRetainUserObject,                                                \
       (Graph graph, UserObject object, unsigned count, unsigned flags))
 
 // Those that older drivers lack; null there.

@@ -36,4 +36,35 @@ public:
     virtual bool move(void* from, void* to, std::size_t bytes) noexcept = 0;
 };
 
+/// A sparse memory whose driver may take its time, or wait for work that itself waits for the pool: its
+/// calls are made with no lock held, on addresses that nobody else uses meanwhile. Bytes come and go in
+/// segments, each a multiple of page(), and are not zero at first.
+class MappedSource : public SparseSource {
+public:
+    /// Gives hollow addresses bytes, in one segment or more. False if the memory is exhausted; throws
+    /// DeviceError if it failed. Changes nothing unless it returns true.
+    [[nodiscard]] virtual bool map(void* data, std::size_t bytes) = 0;
+    /// Takes the bytes of whole segments away. Nobody uses them any more.
+    virtual void unmap(void* data, std::size_t bytes) noexcept = 0;
+    /// Returns how much to map where `bytes` more are needed and `held` are there: at least that.
+    [[nodiscard]] virtual std::size_t growth(std::size_t bytes,
+                                             std::size_t held) const noexcept = 0;
+    /// Whether bytes of two segments cannot be used as one.
+    [[nodiscard]] virtual bool seams() const noexcept = 0;
+
+    struct Part {
+        std::byte* begin = nullptr;
+        std::byte* end = nullptr;
+    };
+    /// Returns from where to where the segments lie that are wholly in [begin, end); empty if none
+    /// does. Makes no call to the driver.
+    [[nodiscard]] virtual Part segments_within(std::byte* begin, std::byte* end) const noexcept = 0;
+
+    bool commit(void*, std::size_t) noexcept final { return false; }
+    void decommit(void*, std::size_t, void*, std::size_t) noexcept final {}
+    bool move(void*, void*, std::size_t) noexcept final { return false; }
+    [[nodiscard]] std::size_t move_step() const noexcept final { return page(); }
+    [[nodiscard]] std::size_t least_move() const noexcept final { return page(); }
+};
+
 }  // namespace cistern

@@ -84,13 +84,18 @@ Arena::~Arena() {
         for (Block* block = range.first; block != nullptr;) {
             Block& gone = *block;
             block = block->after;
-            if (gone.state != BlockState::hollow) {
+            if (gone.state != BlockState::hollow && mapped_ == nullptr) {
                 source_.decommit(gone.data, gone.bytes + gone.slack, nullptr, 0);
             }
             store_.give(gone);
         }
         if (source_.host_accessible()) {
             mark_defined(range.data, static_cast<std::size_t>(range.used_end - range.data));
+        }
+        if (mapped_ != nullptr) {
+            const auto [begin, end] =
+                mapped_->segments_within(range.data, range.data + range.bytes);
+            if (begin != end) mapped_->unmap(begin, static_cast<std::size_t>(end - begin));
         }
         source_.unreserve(range.data, range.bytes);
     }
@@ -99,14 +104,14 @@ Arena::~Arena() {
 /// Files a hole; in the order of ages it comes just before `younger`, or last.
 void Arena::add_idle(Block& hole, Block* younger) noexcept {
     hole.state = BlockState::idle;
-    idle_.insert(hole);
+    hole.holes->bins.insert(hole);
     ages_.insert_before(younger, hole);
     idle_bytes_ += hole.bytes;
     ++idle_holes_;
 }
 
 void Arena::remove_idle(Block& hole) noexcept {
-    idle_.remove(hole);
+    hole.holes->bins.remove(hole);
     ages_.remove(hole);
     idle_bytes_ -= hole.bytes;
     --idle_holes_;
@@ -114,7 +119,7 @@ void Arena::remove_idle(Block& hole) noexcept {
 
 void Arena::add_hollow(Block& hole) noexcept {
     hole.state = BlockState::hollow;
-    hole.zero = true;
+    hole.zero = mapped_ == nullptr;
     hollow_.insert(hole);
 }
 
@@ -126,6 +131,8 @@ Block& Arena::split(Block& block, std::size_t bytes) noexcept {
     rest.state = block.state;
     rest.in_arena = true;
     rest.zero = block.zero;
+    rest.backed = block.backed;
+    rest.holes = block.holes;
     rest.released_at = block.released_at;
     rest.order = block.order;
     rest.before = &block;
@@ -140,13 +147,20 @@ Block& Arena::split(Block& block, std::size_t bytes) noexcept {
 void Arena::join(Block& block, Block& with_after) noexcept {
     block.bytes += with_after.bytes;
     block.zero = block.zero && with_after.zero;
+    block.order = std::max(block.order, with_after.order);
     block.after = with_after.after;
     if (block.after != nullptr) block.after->before = &block;
     store_.give(with_after);
 }
 
-Block* Arena::take_idle(std::size_t bytes, bool thorough) noexcept {
-    Block* const hole = idle_.find(bytes, thorough ? all_looks : few_looks);
+/// Whether a hole and the one after it become one.
+bool Arena::joins(const Block& block, const Block& with_after) const noexcept {
+    return block.state == with_after.state && block.holes == with_after.holes &&
+           block.backed == with_after.backed && !with_after.seam;
+}
+
+Block* Arena::take_idle(Holes& holes, std::size_t bytes, bool thorough) noexcept {
+    Block* const hole = holes.bins.find(bytes, thorough ? all_looks : few_looks);
     if (hole == nullptr) return nullptr;
     Block* const younger = Ages::after(*hole);
     remove_idle(*hole);
@@ -160,18 +174,18 @@ Block& Arena::give(Block& block, std::uint64_t now, std::uint64_t order) noexcep
     block.bytes += block.slack;
     block.slack = 0;
     block.zero = false;
-    if (Block* const before = block.before;
-        before != nullptr && before->state == BlockState::idle) {
+    block.state = BlockState::idle;
+    if (Block* const before = block.before; before != nullptr && joins(*before, block)) {
         remove_idle(*before);
         join(*before, block);
         hole = before;
     }
-    if (Block* const after = hole->after; after != nullptr && after->state == BlockState::idle) {
+    if (Block* const after = hole->after; after != nullptr && joins(*hole, *after)) {
         remove_idle(*after);
         join(*hole, *after);
     }
     hole->released_at = now;
-    hole->order = order;
+    hole->order = std::max(hole->order, order);
     add_idle(*hole, nullptr);
     return *hole;
 }
@@ -202,29 +216,44 @@ void Arena::decommit(const Block& hole, std::byte* begin, std::size_t bytes) noe
                      any ? pages_end - pages_begin : 0);
 }
 
+/// Has a block that is in no bin go back to the memory, now or once the pool's lock is free.
+void Arena::let_go(Block& block) noexcept {
+    if (mapped_ == nullptr) return make_hollow(block, false);
+    block.state = BlockState::leaving;
+    leaving_.push_back(block);
+}
+
 /// Makes a block that is in no bin hollow. If its pages were moved away, nothing is left to give back.
 void Arena::make_hollow(Block& block, bool moved) noexcept {
     std::byte* const begin = block.begin();
     const std::size_t bytes = block.bytes;
+    Block& hole = join_hollow(block);
+    if (!moved) decommit(hole, begin, bytes);
+    add_hollow(hole);
+}
+
+/// Joins a block that becomes hollow with its neighbours; returns the hole, in no bin.
+Block& Arena::join_hollow(Block& block) noexcept {
     Block* hole = &block;
-    if (Block* const before = block.before;
-        before != nullptr && before->state == BlockState::hollow) {
-        hollow_.remove(*before);
+    block.state = BlockState::hollow;
+    block.holes = nullptr;
+    Bins& bins = block.backed ? backed_ : hollow_;
+    if (Block* const before = block.before; before != nullptr && joins(*before, block)) {
+        bins.remove(*before);
         join(*before, block);
         hole = before;
     }
-    if (Block* const after = hole->after; after != nullptr && after->state == BlockState::hollow) {
-        hollow_.remove(*after);
+    if (Block* const after = hole->after; after != nullptr && joins(*hole, *after)) {
+        bins.remove(*after);
         join(*hole, *after);
     }
-    if (!moved) decommit(*hole, begin, bytes);
-    add_hollow(*hole);
+    return *hole;
 }
 
 void Arena::give_back(Block& block) noexcept {
     block.bytes += block.slack;
     block.slack = 0;
-    make_hollow(block, false);
+    let_go(block);
 }
 
 std::size_t Arena::drop(Block& hole, std::size_t bytes) noexcept {
@@ -245,7 +274,11 @@ std::size_t Arena::drop_part(Block& hole, std::byte* begin, std::byte* end, bool
     }
     const auto bytes = static_cast<std::size_t>(end - begin);
     if (dropped->bytes > bytes) add_idle(split(*dropped, bytes), younger);
-    make_hollow(*dropped, moved);
+    if (moved) {
+        make_hollow(*dropped, true);
+    } else {
+        let_go(*dropped);
+    }
     return bytes;
 }
 
@@ -253,16 +286,18 @@ std::size_t Arena::drop_part(Block& hole, std::byte* begin, std::byte* end, bool
 
 /// Returns where `bytes` bytes need the fewest new ones: in the hollow hole that fits best, or beside
 /// the largest idle hole. No hollow hole: there is no such place.
-Arena::Place Arena::best_place(std::size_t bytes) const noexcept {
-    const auto idle = [](Block* block, std::size_t below) {
-        const bool usable =
-            block != nullptr && block->state == BlockState::idle && block->bytes < below;
+Arena::Place Arena::best_place(const Holes& holes, std::size_t bytes) const noexcept {
+    const bool seams = mapped_ != nullptr && mapped_->seams();
+    const auto idle = [&](Block* block, std::size_t below) {
+        const bool usable = block != nullptr && block->state == BlockState::idle &&
+                            block->holes == &holes && block->bytes < below && !seams;
         return usable ? block : nullptr;
     };
     Place best;
     const auto consider = [&](Block* hollow) {
-        if (hollow == nullptr || hollow->state != BlockState::hollow) return;
-        Place place{idle(hollow->before, bytes), hollow, idle(hollow->after, no_bound), nullptr};
+        if (hollow == nullptr || hollow->state != BlockState::hollow || hollow->backed) return;
+        Place place{idle(hollow->before, bytes), hollow, idle(hollow->after, no_bound), nullptr,
+                    &holes};
         const std::size_t lead = place.before != nullptr ? place.before->bytes : 0;
         const std::size_t tail = place.after != nullptr ? place.after->bytes : 0;
         if (lead + hollow->bytes + tail < bytes) return;
@@ -270,7 +305,7 @@ Arena::Place Arena::best_place(std::size_t bytes) const noexcept {
         if (best.hollow == nullptr || place.hollow_bytes() < best.hollow_bytes()) best = place;
     };
     consider(hollow_.find(bytes, few_looks));
-    if (Block* const largest = idle_.largest(); largest != nullptr) {
+    if (Block* const largest = holes.bins.largest(); largest != nullptr) {
         consider(largest->after);
         consider(largest->before);
     }
@@ -319,10 +354,11 @@ void Arena::plan_moves(Plan& plan, const Place& place, std::byte* begin, std::by
     std::byte* to = up(begin);
     std::byte* const to_end = down(end);
     std::size_t looks = 4 * most_moves;
-    for (std::size_t index = idle_.at_or_below(detail::class_count - 1);
+    const Bins& idle = place.holes->bins;
+    for (std::size_t index = idle.at_or_below(detail::class_count - 1);
          index < detail::class_count && index >= class_of(step);
-         index = index == 0 ? detail::class_count : idle_.at_or_below(index - 1)) {
-        for (Block* hole = idle_[index].first(); hole != nullptr; hole = Bins::Bin::after(*hole)) {
+         index = index == 0 ? detail::class_count : idle.at_or_below(index - 1)) {
+        for (Block* hole = idle[index].first(); hole != nullptr; hole = Bins::Bin::after(*hole)) {
             if (to >= to_end || plan.count == most_moves || looks-- == 0) return;
             std::byte* const first = up(hole->begin());
             std::byte* const last = down(hole->end());
@@ -360,13 +396,18 @@ void Arena::grow_ranges(std::size_t bytes) {
         size = round_up(size / 2, source_.move_step());
         data = source_.reserve(size);
     }
-    if (data == nullptr) return;
+    if (data != nullptr) add_range(data, size);
+}
+
+void Arena::add_range(void* data, std::size_t bytes) {
+    store_.reserve(1);
+    ranges_.reserve(ranges_.size() + 1);
     Block& hole = store_.take();
     hole.data = data;
-    hole.bytes = size;
+    hole.bytes = bytes;
     hole.in_arena = true;
     auto* const begin = static_cast<std::byte*>(data);
-    ranges_.push_back({begin, size, &hole, begin});
+    ranges_.push_back({begin, bytes, &hole, begin});
     add_hollow(hole);
 }
 
@@ -380,7 +421,7 @@ void Arena::note_use(const Block& block) noexcept {
 
 /// Makes the new block of what is idle before the hollow part, that part, and what it needs of the
 /// idle hole after. What was backed beyond it becomes idle. Fresh: no pages are moved there.
-Block& Arena::carve(const Place& place, std::size_t bytes, bool fresh) noexcept {
+Block& Arena::carve(const Place& place, Holes& holes, std::size_t bytes, bool fresh) noexcept {
     Block* block = place.hollow;
     hollow_.remove(*block);
     if (block->end() > place.backed_end) add_hollow(split(*block, place.hollow_bytes()));
@@ -396,16 +437,17 @@ Block& Arena::carve(const Place& place, std::size_t bytes, bool fresh) noexcept 
         join(*block, *place.after);
     }
     block->zero = block->zero && fresh;  // of what is left over, too
+    block->holes = &holes;
     if (block->bytes > bytes) add_idle(split(*block, bytes), younger);
     block->state = BlockState::out;
     return *block;
 }
 
-Arena::Taken Arena::take_new(std::size_t bytes, std::size_t limit, Moving moving) {
-    Place place = best_place(bytes);
+Arena::Taken Arena::take_new(Holes& holes, std::size_t bytes, std::size_t limit, Moving moving) {
+    Place place = best_place(holes, bytes);
     if (place.hollow == nullptr) {
         grow_ranges(bytes);
-        place = best_place(bytes);
+        place = best_place(holes, bytes);
         if (place.hollow == nullptr) return {Outcome::memory_refused, nullptr, bytes};
     }
     const Plan plan = plan_moves(place, moving);
@@ -415,7 +457,7 @@ Arena::Taken Arena::take_new(std::size_t bytes, std::size_t limit, Moving moving
     if (!source_.commit(place.hollow->data, new_bytes)) {
         return {Outcome::memory_refused, nullptr, new_bytes};
     }
-    Block& block = carve(place, bytes, plan.count == 0);
+    Block& block = carve(place, holes, bytes, plan.count == 0);
     note_use(block);
     move_pages(plan);
     return {Outcome::done, &block, new_bytes};
@@ -506,6 +548,7 @@ Arena::Taken Arena::relocate(Block& block, std::size_t bytes, std::size_t limit,
     }
     if (larger->bytes > bytes) add_hollow(split(*larger, bytes));
     larger->state = BlockState::out;
+    larger->holes = block.holes;
     larger->zero = false;
     note_use(*larger);
     if (source_.host_accessible()) {  // copied as a whole, waste and all
@@ -535,8 +578,8 @@ const char* Arena::check() const noexcept {
             if (block->begin() != at) return "blocks do not follow each other";
             if (block->before != before) return "a block's neighbour does not know it";
             if (block->bytes == 0) return "a block is empty";
-            if (before != nullptr && block->state != BlockState::out &&
-                block->state == before->state) {
+            if (before != nullptr && joins(*before, *block) &&
+                (block->state == BlockState::idle || block->state == BlockState::hollow)) {
                 return "two holes of one kind are neighbours";
             }
             if (block->state == BlockState::spare) return "a spare descriptor is in the chain";

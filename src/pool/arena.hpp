@@ -6,9 +6,16 @@
 // hollow hole). No two idle and no two hollow blocks are neighbours. Holes are filed by size in bins,
 // 8 per doubling, with a bitmap over them, so that finding one is O(1).
 //
+// Idle holes belong to whoever may use their bytes next without waiting (Holes): the host, or a stream.
+// Only holes of one owner are joined.
+//
 // When no idle hole fits, a place is chosen that needs the fewest new bytes, and its hollow part is
 // backed: first with pages moved from other idle holes, then with new ones. Counting bytes:
 //   out_bytes + idle_bytes = held bytes of the arena; hollow bytes are not held.
+//
+// A memory that maps segments (MappedSource) is never called from here: the pool does that, with its lock
+// free, between begin_growth and end_growth, or while a block is leaving. Where a limit takes a part of a
+// segment away, that part is hollow and still backed.
 
 #include <array>
 #include <bit>
@@ -45,6 +52,11 @@ private:
     std::array<Bin, detail::class_count> bins_{};
 };
 
+/// The idle holes that one order of use has.
+struct Holes {
+    Bins bins;
+};
+
 /// What moving pages did, since the pool began.
 struct Moves {
     std::uint64_t count = 0, bytes = 0;
@@ -53,16 +65,22 @@ struct Moves {
 class Arena {
 public:
     Arena(SparseSource& source, BlockStore& store, std::size_t grain) noexcept
-        : source_(source), store_(store), grain_(grain) {}
+        : source_(source),
+          mapped_(dynamic_cast<MappedSource*>(&source)),
+          store_(store),
+          grain_(grain) {}
     Arena(const Arena&) = delete;
     Arena& operator=(const Arena&) = delete;
     /// Every block must have been given back.
     ~Arena();
 
+    /// The memory, if it maps segments.
+    [[nodiscard]] MappedSource* mapped() const noexcept { return mapped_; }
+
     /// Lends an idle hole of at least `bytes`, a multiple of the grain; what is left of it stays
     /// idle. Null if there is none. Needs one spare descriptor. A thorough search finds any hole
     /// that fits, at a cost that grows with the holes of that class.
-    Block* take_idle(std::size_t bytes, bool thorough) noexcept;
+    Block* take_idle(Holes& holes, std::size_t bytes, bool thorough) noexcept;
 
     /// How take_new went.
     enum class Outcome { done, over_limit, memory_refused, no_place };
@@ -75,7 +93,42 @@ public:
     enum class Moving { none, cheap, all };
     /// Lends `bytes` bytes of which some are new, at most `limit`. Changes nothing unless done.
     /// Throws std::bad_alloc.
-    Taken take_new(std::size_t bytes, std::size_t limit, Moving moving);
+    Taken take_new(Holes& holes, std::size_t bytes, std::size_t limit, Moving moving);
+
+    /// Blocks that become one: what is idle, what has to be mapped, what is idle after it. All but
+    /// `fresh` may be missing; where that is, the bytes are there already.
+    struct Growth {
+        Outcome outcome = Outcome::done;
+        Block* before = nullptr;
+        Block* fresh = nullptr;
+        Block* after = nullptr;
+        Block* spare = nullptr;     // mapped with `fresh`, more than the limit allows to hold
+        bool backed = false;        // nothing has to be mapped
+        std::size_t new_bytes = 0;  // that are not held yet
+    };
+    /// The three steps of take_new where the memory maps segments. Reserve four descriptors first.
+    /// No place: add a range.
+    Growth begin_growth(Holes& holes, std::size_t bytes, std::size_t limit,
+                        std::size_t held) noexcept;
+    Block& end_growth(const Growth& growth, Holes& holes, std::size_t bytes, std::uint64_t now,
+                      std::uint64_t order) noexcept;
+    void cancel_growth(const Growth& growth) noexcept;
+    /// Adds addresses that were reserved. Throws std::bad_alloc.
+    void add_range(void* data, std::size_t bytes);
+
+    /// What is to go back to the memory; the pool takes blocks from this list, waits until nobody uses
+    /// their bytes and calls part_with().
+    using Leaving = List<Block, &Block::in_bin>;
+    [[nodiscard]] Leaving& leaving() noexcept { return leaving_; }
+    [[nodiscard]] const Leaving& leaving() const noexcept { return leaving_; }
+    /// Makes a block that left hollow. Returns whole segments to unmap, no block's, if there are any;
+    /// then unmapped() makes them hollow too.
+    Block* part_with(Block& block) noexcept;
+    void unmapped(Block& block) noexcept;
+    /// Passes the holes that were idle at `order` on to another owner and joins them with its own.
+    void pass_on(Holes& from, Holes& to, std::uint64_t order) noexcept;
+    /// Lets whole segments in idle holes go, the oldest first, about `bytes` in all. Returns how many.
+    std::size_t drop_segments(std::size_t bytes) noexcept;
 
     /// Makes a block that is out larger, `bytes` in all, by what follows it: no_place if that is not
     /// free. Needs two spare descriptors.
@@ -94,8 +147,6 @@ public:
     void give_back(Block& block) noexcept;
 
     [[nodiscard]] Block* oldest() const noexcept { return ages_.first(); }
-    [[nodiscard]] Block* smallest() const noexcept { return idle_.smallest(); }
-    [[nodiscard]] Block* largest() const noexcept { return idle_.largest(); }
 
     [[nodiscard]] std::size_t idle_bytes() const noexcept { return idle_bytes_; }
     [[nodiscard]] std::size_t idle_holes() const noexcept { return idle_holes_; }
@@ -126,6 +177,7 @@ private:
         Block* hollow = nullptr;
         Block* after = nullptr;
         std::byte* backed_end = nullptr;  // where the part of the hollow one that gets bytes ends
+        const Holes* holes = nullptr;     // whose idle bytes
 
         [[nodiscard]] std::size_t hollow_bytes() const noexcept {
             return static_cast<std::size_t>(backed_end - hollow->begin());
@@ -149,23 +201,28 @@ private:
     Block& split(Block& block, std::size_t bytes) noexcept;
     void join(Block& block, Block& with_after) noexcept;
     std::size_t drop_part(Block& hole, std::byte* begin, std::byte* end, bool moved) noexcept;
+    void let_go(Block& block) noexcept;
     void make_hollow(Block& block, bool moved) noexcept;
     void decommit(const Block& hole, std::byte* begin, std::size_t bytes) noexcept;
-    [[nodiscard]] Place best_place(std::size_t bytes) const noexcept;
+    [[nodiscard]] bool joins(const Block& block, const Block& with_after) const noexcept;
+    Block& join_hollow(Block& block) noexcept;
+    [[nodiscard]] Place best_place(const Holes& holes, std::size_t bytes) const noexcept;
     [[nodiscard]] Plan plan_moves(Place& place, Moving moving) const noexcept;
     void plan_moves(Plan& plan, const Place& place, std::byte* begin, std::byte* end,
                     std::size_t step) const noexcept;
-    Block& carve(const Place& place, std::size_t bytes, bool fresh) noexcept;
+    Block& carve(const Place& place, Holes& holes, std::size_t bytes, bool fresh) noexcept;
     void move_pages(const Plan& plan) noexcept;
     void carry(std::byte* from, std::byte* to, std::size_t bytes) noexcept;
     void grow_ranges(std::size_t bytes);
     void note_use(const Block& block) noexcept;
 
     SparseSource& source_;
+    MappedSource* mapped_;
     BlockStore& store_;
     std::size_t grain_;
     std::vector<Range> ranges_;
-    Bins idle_, hollow_;
+    Bins hollow_, backed_;
+    Leaving leaving_;
     Ages ages_;
     std::size_t idle_bytes_ = 0, idle_holes_ = 0;
     Moves moves_;

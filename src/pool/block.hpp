@@ -14,13 +14,15 @@
 namespace cistern {
 
 class Core;
+struct Holes;
 
 enum class BlockState : std::uint8_t {
     spare,    // describes nothing
     out,      // lent, or in a magazine or the depot
     idle,     // kept: a hole of the arena
     shelved,  // kept: a whole block on the shelf
-    hollow,   // addresses of the arena without bytes
+    hollow,   // addresses of the arena without bytes, or with some that are not held
+    leaving,  // on its way back to the memory
 };
 
 struct alignas(64) Block : detail::BlockFront {
@@ -37,8 +39,12 @@ struct alignas(64) Block : detail::BlockFront {
     BlockState state = BlockState::spare;
     bool in_arena = false;  // its addresses are part of the arena's range
     bool zero = false;      // of a hole: every byte is known to be zero
+    bool seam = false;      // what lies before it is another segment
+    bool backed = false;    // of a hollow one: it has bytes, which are not counted as held
 
     Core* core = nullptr;
+    Holes* holes = nullptr;       // in whose order its bytes are used: of a Lane
+    struct Uses* uses = nullptr;  // by other streams
     std::uint64_t zero_generation = ~std::uint64_t{0};  // the loan whose bytes began as zero
     std::size_t type = 0;                           // element type, where the pool separates them
     std::function<void(void*)>* deleter = nullptr;  // of adopted bytes

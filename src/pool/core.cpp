@@ -53,12 +53,26 @@ Core::Core(Memory memory, PoolOptions options)
       splits_(is_elastic(options_.fit) && !options_.separate_types &&
               dynamic_cast<SparseSource*>(memory_.source().get()) != nullptr),
       marks_(memory_is_watched() && memory_.host_accessible()),
+      streams_(dynamic_cast<StreamOrder*>(memory_.source().get())),
       store_(*this),
       shelf_(options_.fit) {
+    if (streams_ != nullptr && options_.max_idle_bytes == default_max_idle_bytes()) {
+        const std::size_t usual = streams_->usual_max_idle_bytes();
+        if (usual != 0) options_.max_idle_bytes = usual;
+    }
     check_options(options_);
     if (options_.name.empty()) options_.name = "pool " + std::to_string(serial_);
     options_.alignment = std::max(options_.alignment, smallest_grain);
-    grain_mask = options_.alignment - 1;
+    main_.grain_mask = options_.alignment - 1;
+    lanes_.push_back(main_);
+    if (streams_ != nullptr && !streams_->host_uses()) {
+        settled_ = std::make_unique<Lane>(*this);
+        lanes_.push_back(*settled_);
+        main_.stream = streams_->look_at(nullptr);
+        main_.stream.capture = 0;
+        main_.event = streams_->make_event();
+        main_.open = true;
+    }
     if (auto* const sparse = dynamic_cast<SparseSource*>(memory_.source().get())) {
         arena_.emplace(*sparse, store_, options_.alignment);
     }
@@ -69,12 +83,17 @@ Core::~Core() {
     Lock lock(lock_);
     while (Block* const block = shelf_.oldest()) drop_from_shelf(*block);
     finish(lock);
+    while (Lane* const lane = lanes_.first()) {
+        lanes_.remove(*lane);
+        if (lane->ordered()) streams_->drop_event(lane->event);
+        if (lane != &main_ && lane != settled_.get()) delete lane;
+    }
 }
 
 std::shared_ptr<detail::CoreFront> Core::make(Memory memory, PoolOptions options) {
     auto core = std::make_unique<Core>(std::move(memory), std::move(options));
     Registry::instance().add(*core);
-    return {core.release(), &Core::retire};  // on bad_alloc, the deleter runs
+    return {&core.release()->main_, &Core::retire};  // on bad_alloc, the deleter runs
 }
 
 /// The last handle is gone: what is idle goes at once, the rest as it is released.
@@ -91,13 +110,12 @@ void Core::retire(detail::CoreFront* front) noexcept {
             }
         }
         core.flush_depot();
+        core.unpark(true, lock);
         core.evict(no_limit, nullptr);
-        unused = core.blocks_out_ == 0;
         core.finish(lock);
+        unused = core.is_unused();
     }
-    if (!unused) return;
-    Registry::instance().remove(core);
-    delete &core;
+    if (unused) core.remove();
 }
 
 // --- Acquire ----------------------------------------------------------------------------------------
@@ -141,7 +159,7 @@ Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
         Attempt attempt{nullptr, Shortage::memory};
         if (bytes <= largest_request) {
             try {
-                attempt = attempt_once();
+                attempt = attempt_once(lock);
             } catch (const std::bad_alloc&) {  // no descriptor to be had; nothing was changed
             }
         }
@@ -157,11 +175,11 @@ Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
     throw_out_of_memory(bytes, shortage);
 }
 
-Block* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
+Block* Core::take(Lane& lane, std::size_t bytes, std::size_t type, bool may_fail) {
     const std::size_t size = block_bytes(bytes);
     if (!options_.separate_types) type = 0;
-    return climb(bytes, may_fail, [&] {
-        const Attempt attempt = try_take(size, bytes, type);
+    return climb(bytes, may_fail, [&](Lock& lock) {
+        const Attempt attempt = try_take(lane, size, bytes, type, lock);
         if (attempt.block != nullptr) {
             attempt.block->type = type;
             if (options_.max_idle_buffers != no_limit) enforce();  // it may have left more holes
@@ -171,64 +189,81 @@ Block* Core::take(std::size_t bytes, std::size_t type, bool may_fail) {
     });
 }
 
-Core::Attempt Core::try_take(std::size_t size, std::size_t bytes, std::size_t type) {
+Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, std::size_t type,
+                             Lock& lock) {
     age_out(false);
-    ThreadMagazine* const magazine = use_magazines() ? mine() : nullptr;
+    ThreadMagazine* const magazine = use_magazines() ? mine(lane) : nullptr;
     if (magazine != nullptr) {
         if (Block* const block = take_from(*magazine, bytes)) return {block};
         if (fetch_batch(*magazine, bytes)) return {take_from(*magazine, bytes)};
     }
     store_.reserve(4);
     if (magazine != nullptr && size >= join_from) flush(*magazine, class_for(join_from));
-    Block* block = take_kept(size, type, false);
+    Block* block = take_kept(lane, size, type, false);
     if (block == nullptr) {
         flush_before_growing(magazine, size);
-        block = take_kept(size, type, true);
+        if (parked_blocks_ != 0) unpark(false, lock);
+        block = take_kept(lane, size, type, true);
     }
-    if (block == nullptr) return take_new(size, type);
+    if (block == nullptr && streams_ != nullptr) block = take_from_others(lane, size, lock);
+    if (block == nullptr) return take_new(lane, size, type, lock);
+    if (&lane_of(*block) != &lane && !bring(lane, *block, lock)) {
+        return take_new(lane, size, type, lock);
+    }
     ++hits_;
     return {block};
 }
 
-/// Returns idle bytes that are in nobody's magazine.
-Block* Core::take_kept(std::size_t size, std::size_t type, bool thorough) noexcept {
+/// Returns idle bytes that are in nobody's magazine, of this lane or of none; a whole block may be of
+/// any.
+Block* Core::take_kept(Lane& lane, std::size_t size, std::size_t type, bool thorough) noexcept {
     Block* block = shelf_.count() != 0 ? shelf_.take(size, type) : nullptr;
-    if (block == nullptr && splits_) block = arena_->take_idle(size, thorough);
-    if (block != nullptr) now_out(*block);
+    if (block == nullptr && splits_) {
+        block = arena_->take_idle(lane, size, thorough);
+        Lane& free = settled();
+        if (block == nullptr && &free != &lane) block = arena_->take_idle(free, size, thorough);
+        if (block != nullptr) block->holes = &lane;
+    }
+    if (block != nullptr) now_out(lane_of(*block), *block);
     return block;
 }
 
 /// Counts a block that leaves the arena, the shelf or the memory.
-void Core::now_out(Block& block) noexcept {
+void Core::now_out(Lane& lane, Block& block) noexcept {
     block.load = detail::load_of(block.bytes, 1);
     classes_used_ = std::max(classes_used_, detail::class_of_last(block.bytes - 1) + 1);
     ++blocks_out_;
+    ++lane.blocks_out;
 }
 
 /// Asks the memory, within the limit; makes room by giving up what is idle.
-Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
+Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Lock& lock) {
     for (;;) {
         const std::size_t room = options_.max_bytes - held_;
-        const Arena::Taken taken =
-            splits_ ? arena_->take_new(size, room, moving(size)) : take_whole(size, room);
+        const Arena::Taken taken = fetch(lane, size, room, lock);
         if (taken.outcome == Arena::Outcome::done) {
             pay_for_moves(size);
             ++(taken.new_bytes == 0 ? hits_ : misses_);
-            held_ += taken.new_bytes;
             missed_bytes_ += taken.new_bytes;
-            held_peak_ = std::max(held_peak_, held_);
-            now_out(*taken.block);
+            now_out(lane, *taken.block);
             if (taken.block->zero) taken.block->zero_generation = taken.block->generation;
             return {taken.block};
         }
         const bool limited = taken.outcome == Arena::Outcome::over_limit;
-        if (allowances_ + depot_bytes_ != 0) {
-            flush_all();
-            if (Block* const block = take_kept(size, type, true)) {
-                ++hits_;
-                return {block};
-            }
-            continue;
+        // What others keep, what they still use, and what is torn apart between lanes.
+        bool more = allowances_ + depot_bytes_ != 0;
+        if (more) flush_all();
+        if (streams_ != nullptr) {
+            more = unpark(true, lock) || more;
+            more = gather(lane, lock) || more;
+        }
+        if (more) {
+            store_.reserve(4);
+            Block* const block = take_kept(lane, size, type, true);
+            if (block == nullptr) continue;
+            if (&lane_of(*block) != &lane && !bring(lane, *block, lock)) continue;
+            ++hits_;
+            return {block};
         }
         if (limited && size > options_.max_bytes - (held_ - central_idle())) {
             return {nullptr, Shortage::limit};  // no eviction could help: keep what is warm
@@ -237,7 +272,20 @@ Core::Attempt Core::take_new(std::size_t size, std::size_t type) {
         if (evict(missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
             return {nullptr, limited ? Shortage::limit : Shortage::memory};
         }
+        if (streams_ != nullptr) see_off(lock);
+        store_.reserve(4);
     }
+}
+
+/// Asks the memory once, for at most `room` bytes. What it gives is held.
+Arena::Taken Core::fetch(Lane& lane, std::size_t size, std::size_t room, Lock& lock) {
+    const bool maps = arena_ && arena_->mapped() != nullptr;
+    const Arena::Taken taken = !splits_ ? take_whole(lane, size, room, lock)
+                               : maps   ? map_more(lane, size, room, 0, lock)
+                                        : arena_->take_new(lane, size, room, moving(size));
+    if (taken.outcome == Arena::Outcome::done && !maps) held_ += taken.new_bytes;
+    held_peak_ = std::max(held_peak_, held_);
+    return taken;
 }
 
 /// Makes a lent block larger: by what follows it, else by moving its pages where there is room.
@@ -254,8 +302,9 @@ Core::Attempt Core::try_grow(Block& block, std::size_t size) {
             held_ += taken.new_bytes;
             missed_bytes_ += taken.new_bytes;
             held_peak_ = std::max(held_peak_, held_);
-            now_out(*taken.block);
+            now_out(lane_of(*taken.block), *taken.block);
             --blocks_out_;  // it was out before
+            --lane_of(*taken.block).blocks_out;
             if (taken.block != &block) ++order_;
             return {taken.block};
         }
@@ -274,8 +323,8 @@ Core::Attempt Core::try_grow(Block& block, std::size_t size) {
 Block* Core::grow(Block& block, std::size_t bytes) {
     const std::size_t size = block_bytes(bytes), before = block.asked, old_bytes = block.bytes;
     void* const old_data = block.data;
-    if (bytes > block.bytes && !(splits_ && block.in_arena)) return nullptr;
-    return climb(bytes, false, [&] {
+    if (bytes > block.bytes && !(splits_ && block.in_arena && streams_ == nullptr)) return nullptr;
+    return climb(bytes, false, [&](Lock&) {
         const Attempt attempt = bytes <= block.bytes ? Attempt{&block} : try_grow(block, size);
         if (attempt.block == nullptr) return attempt;
         Block& grown = *attempt.block;
@@ -289,7 +338,7 @@ Block* Core::grow(Block& block, std::size_t bytes) {
             mark_lent(grown.begin() + before, bytes - before);
         }
         enforce();
-        note_peaks(use_magazines() ? mine() : nullptr);
+        note_peaks(use_magazines() ? mine(lane_of(grown)) : nullptr);
         return attempt;
     });
 }
@@ -322,9 +371,10 @@ void Core::pay_for_moves(std::size_t size) noexcept {
 }
 
 /// Asks a memory that lends whole blocks; null if it has none. A source of the user's may throw.
-void* Core::allocate_whole(std::size_t size) {
+void* Core::allocate_whole(std::size_t size, Lock& lock) {
+    const auto allocate = [&] { return memory_.source()->allocate(size, options_.alignment); };
     try {
-        return memory_.source()->allocate(size, options_.alignment);
+        return streams_ == nullptr ? allocate() : unlocked(lock, allocate);
     } catch (const std::bad_alloc&) {
         return nullptr;
     } catch (...) {
@@ -334,17 +384,21 @@ void* Core::allocate_whole(std::size_t size) {
 }
 
 /// A block of exactly `size` bytes that will never be split.
-Arena::Taken Core::take_whole(std::size_t size, std::size_t room) {
+Arena::Taken Core::take_whole(Lane& lane, std::size_t size, std::size_t room, Lock& lock) {
     using Outcome = Arena::Outcome;
     if (size > room) return {Outcome::over_limit, nullptr, size};
     shelf_.add_room();
     Block* block = nullptr;
     if (arena_) {
         const std::size_t span = round_up(size, options_.alignment);
-        block = arena_->take_new(span, no_limit, Arena::Moving::none).block;
+        block = arena_->mapped() != nullptr
+                    ? map_more(lane, span, span, span - size, lock).block
+                    : arena_->take_new(lane, span, no_limit, Arena::Moving::none).block;
         if (block != nullptr) block->slack = span - size;
-    } else if (void* const data = allocate_whole(size)) {
+    } else if (void* const data = allocate_whole(size, lock)) {
+        store_.reserve(1);
         block = &store_.take();
+        block->holes = &lane;
         block->data = data;
         outside_.push_back(*block);
     }
@@ -367,12 +421,26 @@ void Core::lend(Block& block, std::size_t bytes) noexcept {
         mark_idle(block.data, block.bytes + block.slack);
         (zero ? mark_defined : mark_lent)(block.data, bytes);
     }
-    note_peaks(use_magazines() ? mine() : nullptr);
+    note_peaks(use_magazines() ? mine(lane_of(block)) : nullptr);
 }
 
-void Core::zero(Block& block, std::size_t bytes) noexcept {
-    if (block.zero_generation != block.generation) memory_.source()->zero(block.data, bytes);
+void Core::zero(Block& block, std::size_t bytes) {
+    const Lane& lane = lane_of(block);
+    if (lane.ordered() && !lane.parks) {
+        streams_->zero(lane.stream, block.data, bytes);
+    } else if (block.zero_generation != block.generation) {
+        memory_.source()->zero(block.data, bytes);
+    }
     if (marks_) mark_defined(block.data, bytes);
+}
+
+void Core::copy(Block& to, const Block& from, std::size_t bytes) {
+    const Lane& lane = lane_of(to);
+    if (lane.ordered() && !lane.parks) {
+        streams_->copy(lane.stream, to.data, from.data, bytes);
+    } else {
+        memory_.source()->copy(to.data, from.data, bytes);
+    }
 }
 
 void Core::throw_out_of_memory(std::size_t bytes, Shortage shortage) {
@@ -409,18 +477,24 @@ void Core::give(Block& block, std::uint32_t generation) noexcept {
         if (is_stale(block, generation)) return;
         ++block.generation;
         asked_ -= block.asked;
-        if (options_.wipe_on_release) memory_.source()->zero(block.data, block.asked);
+        if (streams_ != nullptr) {
+            release_in_order(block, lock);
+        } else if (options_.wipe_on_release) {
+            memory_.source()->zero(block.data, block.asked);
+        }
         if (marks_) mark_idle(block.data, block.bytes);
-        ThreadMagazine* const magazine = use_magazines() ? mine() : nullptr;
+        ThreadMagazine* const magazine = use_magazines() ? mine(lane_of(block)) : nullptr;
         if (retired_) {
             to_memory(block);
-            unused = blocks_out_ == 0;
         } else if (block.bytes > options_.max_buffer_bytes) {
             ++evictions_.max_buffer_bytes;
             to_memory(block);
         } else if (block.bytes > options_.max_idle_bytes) {
             ++evictions_.max_idle_bytes;
             to_memory(block);
+        } else if (block.uses != nullptr) {
+            park(block);
+            enforce();
         } else if (magazine == nullptr || !put_in(*magazine, block)) {
             to_central(block, coarse_now());
             enforce();
@@ -428,20 +502,35 @@ void Core::give(Block& block, std::uint32_t generation) noexcept {
         age_out(false);
         note_peaks(magazine);
         finish(lock);
+        unused = is_unused();
     }
-    if (!unused) return;
+    if (unused) remove();
+}
+
+void Core::come_back() noexcept {
+    bool unused = false;
+    {
+        const Lock lock(lock_);
+        --away_;
+        unused = is_unused();
+    }
+    if (unused) remove();
+}
+
+void Core::remove() noexcept {
     Registry::instance().remove(*this);
     delete this;
 }
 
-void Core::note_peak() noexcept {
+void Core::note_peak(Lane& lane) noexcept {
     const Lock lock(lock_);
-    note_peaks(use_magazines() ? mine() : nullptr);
+    note_peaks(use_magazines() ? mine(lane) : nullptr);
 }
 
 /// Makes a block that was out idle, in nobody's magazine.
 void Core::to_central(Block& block, std::uint64_t when) noexcept {
     --blocks_out_;
+    --lane_of(block).blocks_out;
     if (splits_ && block.in_arena) {
         arena_->give(block, when, ++order_);
         return;
@@ -454,6 +543,7 @@ void Core::to_central(Block& block, std::uint64_t when) noexcept {
 /// Gives a block that was out back to where it came from.
 void Core::to_memory(Block& block) noexcept {
     --blocks_out_;
+    --lane_of(block).blocks_out;
     held_ -= block.bytes;
     if (!splits_ || !block.in_arena) shelf_.remove_room();
     if (block.in_arena) {
@@ -462,7 +552,7 @@ void Core::to_memory(Block& block) noexcept {
     }
     outside_.remove(block);
     if (marks_) mark_defined(block.data, block.bytes);
-    if (block.deleter != nullptr) {
+    if (block.deleter != nullptr || streams_ != nullptr) {
         farewells_.push_back(block);
         return;
     }
@@ -473,19 +563,20 @@ void Core::to_memory(Block& block) noexcept {
 void Core::drop_from_shelf(Block& block) noexcept {
     shelf_.remove(block);
     ++blocks_out_;
+    ++lane_of(block).blocks_out;
     to_memory(block);
 }
 
-/// Calls the deleters of adopted bytes that were let go, with the lock free meanwhile.
+/// Calls the deleters of adopted bytes that were let go, and the driver for what goes back to it, with
+/// the lock free meanwhile.
 void Core::finish(Lock& lock) noexcept {
+    if (streams_ != nullptr) return see_off(lock);
     while (Block* const block = farewells_.first()) {
         farewells_.remove(*block);
         const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);
         void* const data = block->data;
         store_.give(*block);
-        lock.unlock();
-        (*deleter)(data);
-        lock.lock();
+        unlocked(lock, [&] { (*deleter)(data); });
     }
 }
 
@@ -500,8 +591,9 @@ void Core::adopt(void* data, std::size_t bytes, std::function<void(void*)> delet
     block.bytes = bytes;
     block.deleter = kept.release();
     block.state = BlockState::out;
+    block.holes = &settled();
     outside_.push_back(block);
-    now_out(block);
+    now_out(settled(), block);
     held_ += bytes;
     const std::uint64_t room = options_.max_bytes - (held_ - bytes);
     if (marks_) mark_idle(data, bytes);
@@ -553,7 +645,7 @@ BlockFront* take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool
         }
     }
     leave();
-    return bytes == 0 ? nullptr : core_of(core).take(bytes, type, may_fail);
+    return bytes == 0 ? nullptr : core_of(core).take(lane_of(core), bytes, type, may_fail);
 }
 
 void give_slow(BlockFront& block, std::uint32_t generation) noexcept {
@@ -564,7 +656,7 @@ void give_slow(BlockFront& block, std::uint32_t generation) noexcept {
 
 void note_peak(CoreFront& core) noexcept {
     leave();
-    core_of(core).note_peak();
+    core_of(core).note_peak(lane_of(core));
 }
 
 }  // namespace cistern::detail

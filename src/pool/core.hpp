@@ -9,7 +9,8 @@
 //   central_idle() + allowances_ <= max_idle_bytes, where a magazine never exceeds its allowance
 //   held_ <= max_bytes
 // So every snapshot satisfies every limit, whatever the owners of magazines do meanwhile.
-// Calls to user code (callbacks, deleters of adopted bytes) are made with no lock held.
+// Calls to user code (callbacks, deleters of adopted bytes) and to the CUDA driver are made with no lock
+// held; a block is nobody else's meanwhile.
 
 #include <array>
 #include <cstddef>
@@ -19,23 +20,64 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/list.hpp"
 #include "base/short_lock.hpp"
 #include "cistern/detail/front.hpp"
 #include "cistern/pool.hpp"
+#include "memory/stream_order.hpp"
 #include "pool/arena.hpp"
 #include "pool/block.hpp"
 #include "pool/shelf.hpp"
 
 namespace cistern {
 
+class Core;
+using Batches = List<Block, &Block::in_age>;  // by the first of their blocks
+
+/// The slot of lanes that have none; no thread ever fills it.
+inline constexpr std::uint16_t no_slot = detail::slot_count - 1;
+
+/// An order in which bytes are used: the host's, or a stream's. A block belongs to one lane at a time;
+/// each lane has its own magazines, depot and holes, because what one gives back another may only use
+/// after waiting. Pools on host memory have one.
+struct Lane : detail::CoreFront, Holes {
+    explicit Lane(Core& of) noexcept : core(of) { slot = no_slot; }
+
+    Core& core;
+    std::array<Batches, detail::class_count> depot;  // blocks between threads, by class
+    Links<Lane> in_pool;
+    std::uint64_t blocks_out = 0;  // lent, in magazines and in the depot
+
+    // Of a stream's:
+    StreamInfo stream;
+    void* event = nullptr;  // null: bytes of this lane are in nobody's use
+    bool open = false;      // somebody may still give the stream work, and vouches that it exists
+    bool parks = false;     // the host is next: its blocks wait until the stream is done
+    std::uint32_t handles = 0;
+    std::uint32_t busy = 0;  // threads that use event or stream with the lock free
+
+    [[nodiscard]] bool ordered() const noexcept { return event != nullptr; }
+    [[nodiscard]] bool captured() const noexcept { return stream.capture != 0; }
+};
+
+inline Lane& lane_of(detail::CoreFront& front) noexcept { return static_cast<Lane&>(front); }
+inline Lane& lane_of(const Block& block) noexcept { return static_cast<Lane&>(*block.holes); }
+
+/// Streams that work with a lent block besides its own, and once it is released, the events to wait for.
+struct Uses {
+    std::vector<StreamInfo> streams;
+    std::vector<void*> events;
+};
+
 /// A thread's magazine as its pool sees it.
 struct ThreadMagazine : detail::Magazine {
-    explicit ThreadMagazine(detail::ThreadFront& front) noexcept;
+    ThreadMagazine(detail::ThreadFront& front, Lane& of) noexcept;
 
     detail::ThreadFront* owner;
+    Lane* lane;
     Links<ThreadMagazine> in_pool;
     std::uint64_t allowance = 0;  // idle bytes it may hold, a multiple of 64
     std::uint64_t hits_then = 0;  // when it last ran over
@@ -52,10 +94,7 @@ struct Totals {
     std::uint64_t magazine_bytes = 0;
 };
 
-/// The slot of pools that have none; no thread ever fills it.
-inline constexpr std::uint16_t no_slot = detail::slot_count - 1;
-
-class Core : public detail::CoreFront {
+class Core {
 public:
     Core(Memory memory, PoolOptions options);
     Core(const Core&) = delete;
@@ -65,17 +104,25 @@ public:
     /// Makes a pool; the last copy of the handle retires it.
     static std::shared_ptr<detail::CoreFront> make(Memory memory, PoolOptions options);
 
-    Block* take(std::size_t bytes, std::size_t type, bool may_fail);
+    Block* take(Lane& lane, std::size_t bytes, std::size_t type, bool may_fail);
     void give(Block& block, std::uint32_t generation) noexcept;
     /// Makes a lent block larger, its first bytes kept. Returns it, or the one whose loan goes on in
     /// its place; null if it is a whole block that cannot grow. Throws OutOfMemory.
     Block* grow(Block& block, std::size_t bytes);
     void count_grow() noexcept;
-    void note_peak() noexcept;
+    void note_peak(Lane& lane) noexcept;
     /// Throws InvalidArgument unless this block is on loan from this pool in this generation.
     void check_lent(const Block& block, std::uint32_t generation) const;
-    /// Zeroes a block just lent, unless its bytes are fresh.
-    void zero(Block& block, std::size_t bytes) noexcept;
+    /// Zeroes a block just lent, unless its bytes are fresh. In its lane's order.
+    void zero(Block& block, std::size_t bytes);
+    /// Copies between two blocks just lent, in the order of the first's lane.
+    void copy(Block& to, const Block& from, std::size_t bytes);
+
+    /// Returns the lane of a stream; the last copy closes it. Throws Unavailable if the memory knows no
+    /// streams, InvalidArgument, DeviceError.
+    std::shared_ptr<detail::CoreFront> on(void* stream,
+                                          const std::shared_ptr<detail::CoreFront>& handle);
+    void also_used_on(Block& block, void* stream);
 
     void adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter);
     std::size_t trim(std::size_t keep_idle_bytes);
@@ -104,36 +151,90 @@ private:
     };
     using Lock = std::unique_lock<ShortLock>;
     using Wholes = List<Block, &Block::in_bin>;
-    using Batches = List<Block, &Block::in_age>;  // by the first of their blocks
+    using Lanes = List<Lane, &Lane::in_pool>;
     using Magazines = List<ThreadMagazine, &ThreadMagazine::in_pool>;
 
     // core.cpp: acquire and release
     template <class Try>
     Block* climb(std::size_t bytes, bool may_fail, Try&& attempt_once);
     Attempt try_grow(Block& block, std::size_t size);
-    Attempt try_take(std::size_t size, std::size_t bytes, std::size_t type);
-    Block* take_kept(std::size_t size, std::size_t type, bool thorough) noexcept;
-    Attempt take_new(std::size_t size, std::size_t type);
+    Attempt try_take(Lane& lane, std::size_t size, std::size_t bytes, std::size_t type, Lock& lock);
+    Block* take_kept(Lane& lane, std::size_t size, std::size_t type, bool thorough) noexcept;
+    Attempt take_new(Lane& lane, std::size_t size, std::size_t type, Lock& lock);
+    Arena::Taken fetch(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
     Arena::Moving moving(std::size_t size) noexcept;
     void pay_for_moves(std::size_t size) noexcept;
-    void* allocate_whole(std::size_t size);
-    Arena::Taken take_whole(std::size_t size, std::size_t room);
+    void* allocate_whole(std::size_t size, Lock& lock);
+    Arena::Taken take_whole(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
     void lend(Block& block, std::size_t bytes) noexcept;
     [[noreturn]] void throw_out_of_memory(std::size_t bytes, Shortage shortage);
     [[nodiscard]] std::size_t block_bytes(std::size_t bytes) const;
     [[nodiscard]] std::size_t class_for(std::size_t bytes) const noexcept {
-        return detail::class_of_last((bytes - 1) | grain_mask);
+        return detail::class_of_last((bytes - 1) | main_.grain_mask);
     }
     void to_central(Block& block, std::uint64_t when) noexcept;
     void to_memory(Block& block) noexcept;
-    void now_out(Block& block) noexcept;
+    void now_out(Lane& lane, Block& block) noexcept;
     void drop_from_shelf(Block& block) noexcept;
     void finish(Lock& lock) noexcept;
     static void retire(detail::CoreFront* front) noexcept;
 
+    // streams.cpp: lanes
+    [[nodiscard]] Lane& settled() noexcept { return settled_ ? *settled_ : main_; }
+    void close(Lane& lane) noexcept;
+    void shut(Lane& lane, Lock& lock) noexcept;
+    void keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& handle);
+    void graph_gone(Lane& lane) noexcept;
+    void reap(Lock& lock) noexcept;
+    bool join(Lane& from, Lane& to, Lock& lock);
+    bool bring(Lane& to, Block& block, Lock& lock);
+    Block* take_from_others(Lane& lane, std::size_t size, Lock& lock);
+    bool gather(Lane& lane, Lock& lock);
+    void wait_on_host(Lane& lane, Lock& lock) noexcept;
+    void release_in_order(Block& block, Lock& lock) noexcept;
+    bool unpark(bool wait, Lock& lock) noexcept;
+    void park(Block& block) noexcept;
+    Arena::Taken map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
+                          Lock& lock);
+    void see_off(Lock& lock) noexcept;
+    void record(Lane& lane) const;
+    void wait_for_uses(Block& block) const noexcept;
+    [[nodiscard]] bool can_go(const Lane& lane) const noexcept;
+    void remove_lane(Lane& lane, Lock& lock) noexcept;
+    Lane* find_lane(const StreamInfo& stream) const noexcept;
+    /// Returns call(), made while the lock is free.
+    template <class Call>
+    auto unlocked(Lock& lock, Call&& call) {
+        struct Away {
+            Core& core;
+            Lock& lock;
+            Away(Core& of, Lock& held) : core(of), lock(held) {
+                ++core.away_;
+                lock.unlock();
+            }
+            Away(const Away&) = delete;
+            Away& operator=(const Away&) = delete;
+            ~Away() {
+                lock.lock();
+                --core.away_;
+            }
+        };
+        const Away away(*this, lock);
+        return call();
+    }
+    /// Ends what kept the pool while no lock did.
+    void come_back() noexcept;
+    void remove() noexcept;
+    /// Whether the pool can be deleted. True once: to the one who has to do it.
+    bool is_unused() noexcept {
+        return retired_ && blocks_out_ == 0 && away_ == 0 && !std::exchange(deleted_, true);
+    }
+
     // limits.cpp: what may stay
     std::size_t evict(std::size_t bytes, std::uint64_t Evictions::*reason) noexcept;
     std::size_t evict_one(std::size_t bytes, std::uint64_t Evictions::*reason) noexcept;
+    template <class Best, class Better>
+    Block* extreme_hole(Best best_of, Better better) const noexcept;
     void enforce() noexcept;
     void age_out(bool reading) noexcept;
     [[nodiscard]] std::uint64_t central_idle() const noexcept;
@@ -141,7 +242,7 @@ private:
     [[nodiscard]] bool use_magazines() const noexcept;
 
     // magazines.cpp: threads
-    ThreadMagazine* mine() noexcept;
+    ThreadMagazine* mine(Lane& lane) noexcept;
     Block* take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     bool put_in(ThreadMagazine& magazine, Block& block) noexcept;
     bool allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept;
@@ -154,7 +255,6 @@ private:
     void flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept;
     void drop_magazine(ThreadMagazine& magazine) noexcept;
     [[nodiscard]] bool fast() const noexcept;
-    [[nodiscard]] bool has_slot() const noexcept { return slot != no_slot; }
 
     // stats.cpp: accounts
     [[nodiscard]] Totals totals() const noexcept;
@@ -163,22 +263,29 @@ private:
     const std::uint64_t serial_;
     const Memory memory_;
     PoolOptions options_;
-    const bool splits_;  // Elastic on a memory with ranges
-    const bool marks_;   // a tool watches this memory
+    const bool splits_;           // Elastic on a memory with ranges
+    const bool marks_;            // a tool watches this memory
+    StreamOrder* const streams_;  // null where streams mean nothing
     mutable ShortLock lock_;
+    Lane main_{*this};  // what the pool itself lends by
+    std::unique_ptr<Lane>
+        settled_;  // bytes that no stream uses any more, where main_ is a stream's
+    Lanes lanes_;  // all of them
     BlockStore store_;
     std::optional<Arena> arena_;
     Shelf shelf_;
     Magazines magazines_;
     std::uint64_t threads_ = 0;
-    std::array<Batches, detail::class_count> depot_;  // blocks between threads, by class
-    std::size_t classes_used_ = 0;                    // racks from here on are empty everywhere
+    std::size_t classes_used_ = 0;  // racks from here on are empty everywhere
     std::uint64_t depot_bytes_ = 0, depot_blocks_ = 0;
+    Batches parked_;  // released, and some stream may still use them; oldest first
+    std::uint64_t parked_bytes_ = 0, parked_blocks_ = 0;
     std::vector<std::function<void(std::size_t)>> callbacks_;
     Wholes outside_;                         // whole blocks that are not part of the arena
-    List<Block, &Block::in_bin> farewells_;  // adopted, to be deleted once the lock is free
-    bool retired_ = false;
-    bool forking_ = false;  // every owner stays outside its magazine
+    List<Block, &Block::in_bin> farewells_;  // to be deleted or deallocated once the lock is free
+    bool retired_ = false, deleted_ = false;
+    std::uint32_t away_ = 0;  // threads that will come back to take the lock
+    bool forking_ = false;    // every owner stays outside its magazine
 
     std::uint64_t held_ = 0, held_peak_ = 0;
     std::uint64_t allowances_ = 0;
@@ -194,7 +301,7 @@ private:
     std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0;
 };
 
-inline Core& core_of(detail::CoreFront& front) noexcept { return static_cast<Core&>(front); }
+inline Core& core_of(detail::CoreFront& front) noexcept { return lane_of(front).core; }
 
 /// All pools of the process: who shares a memory, which slots are free; survives fork and exit.
 class Registry {
@@ -203,6 +310,9 @@ public:
 
     void add(Core& core);
     void remove(Core& core) noexcept;
+    /// Gives a lane a slot, if there is one; and takes it back.
+    void add_slot(Lane& lane) noexcept;
+    void remove_slot(Lane& lane) noexcept;
     /// Gives back the idle bytes of the other pools on this core's memory. Returns how many.
     std::size_t trim_others(const Core& core) noexcept;
     /// Returns ", pool 'x' holds ..." for each other pool on the memory.

@@ -141,9 +141,16 @@ Explanation Core::explain() {
             walk(rack.top != &detail::no_block ? rack.top : rack.rest);
         }
     }
-    for (const Batches& batches : depot_) {
-        for (const Block* batch = batches.first(); batch != nullptr; batch = Batches::after(*batch))
-            walk(batch);
+    for (const Lane* lane = lanes_.first(); lane != nullptr; lane = Lanes::after(*lane)) {
+        for (const Batches& batches : lane->depot) {
+            for (const Block* batch = batches.first(); batch != nullptr;
+                 batch = Batches::after(*batch)) {
+                walk(batch);
+            }
+        }
+    }
+    for (const Block* block = parked_.first(); block != nullptr; block = Batches::after(*block)) {
+        survey.not_lent(block->bytes, now);
     }
 
     const Totals totals = note_peaks(nullptr);

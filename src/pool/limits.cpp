@@ -1,6 +1,7 @@
 // What may stay idle, and what goes first when a limit says that not all of it may.
 
 #include <algorithm>
+#include <functional>
 
 #include "memory/clock.hpp"
 #include "pool/core.hpp"
@@ -19,23 +20,41 @@ std::uint64_t nanoseconds(std::chrono::milliseconds age) noexcept {
 }  // namespace
 
 std::uint64_t Core::central_idle() const noexcept {
-    return (arena_ ? arena_->idle_bytes() : 0) + shelf_.bytes() + depot_bytes_;
+    return (arena_ ? arena_->idle_bytes() : 0) + shelf_.bytes() + depot_bytes_ + parked_bytes_;
 }
 
 std::uint64_t Core::central_idle_buffers() const noexcept {
-    return (arena_ ? arena_->idle_holes() : 0) + shelf_.count() + depot_blocks_;
+    return (arena_ ? arena_->idle_holes() : 0) + shelf_.count() + depot_blocks_ + parked_blocks_;
 }
 
 /// Gives idle bytes of the arena and the shelf back until `bytes` are gone or nothing is left.
 /// Returns how many went.
 std::size_t Core::evict(std::size_t bytes, std::uint64_t Evictions::*reason) noexcept {
     std::size_t gone = 0;
+    if (splits_ && arena_->mapped() != nullptr) {
+        // Whole segments first: only they are of use to anybody else.
+        gone = arena_->drop_segments(bytes);
+        held_ -= gone;
+        if (gone != 0 && reason != nullptr) ++(evictions_.*reason);
+    }
     while (gone < bytes) {
         const std::size_t part = evict_one(bytes - gone, reason);
         if (part == 0) break;
         gone += part;
     }
     return gone;
+}
+
+/// Returns the best of what best_of() finds in each lane.
+template <class Best, class Better>
+Block* Core::extreme_hole(Best best_of, Better better) const noexcept {
+    Block* found = nullptr;
+    for (Lane* lane = lanes_.first(); lane != nullptr; lane = Lanes::after(*lane)) {
+        Block* const hole = best_of(*lane);
+        if (hole == nullptr) continue;
+        if (found == nullptr || better(hole->bytes, found->bytes)) found = hole;
+    }
+    return found;
 }
 
 /// Evicts the next victim, or about `bytes` of it if it can be split. Returns how many bytes went.
@@ -50,12 +69,14 @@ std::size_t Core::evict_one(std::size_t bytes, std::uint64_t Evictions::*reason)
             hole_first = hole != nullptr && (whole == nullptr || hole->order < whole->order);
             break;
         case Evict::smallest:
-            hole = arena_ ? arena_->smallest() : nullptr;
+            hole =
+                extreme_hole([](const Lane& lane) { return lane.bins.smallest(); }, std::less<>());
             whole = shelf_.smallest();
             hole_first = hole != nullptr && (whole == nullptr || hole->bytes < whole->bytes);
             break;
         case Evict::largest:
-            hole = arena_ ? arena_->largest() : nullptr;
+            hole = extreme_hole([](const Lane& lane) { return lane.bins.largest(); },
+                                std::greater<>());
             whole = shelf_.largest();
             hole_first = hole != nullptr && (whole == nullptr || hole->bytes > whole->bytes);
             break;

@@ -71,7 +71,8 @@ Block* remove_fitting(BlockFront*& list, std::size_t last) noexcept {
 
 }  // namespace
 
-ThreadMagazine::ThreadMagazine(detail::ThreadFront& front) noexcept : owner(&front) {
+ThreadMagazine::ThreadMagazine(detail::ThreadFront& front, Lane& of) noexcept
+    : owner(&front), lane(&of) {
     std::fill(std::begin(racks), std::end(racks), Rack{&no_block, &no_block});
 }
 
@@ -83,33 +84,36 @@ bool Core::use_magazines() const noexcept {
 /// Whether owners may use their magazines without the lock: nothing else must happen to a block on
 /// its way in or out.
 bool Core::fast() const noexcept {
-    return has_slot() && use_magazines() && options_.max_idle_age == forever && !forking_ &&
-           !marks_ && !options_.wipe_on_release && barrier_available();
+    return use_magazines() && options_.max_idle_age == forever && !forking_ && !marks_ &&
+           !options_.wipe_on_release && barrier_available();
 }
 
-/// Returns the calling thread's magazine, made if need be and opened for the fast path; null if it
-/// cannot have one.
-ThreadMagazine* Core::mine() noexcept {
+/// Returns the calling thread's magazine of a lane, made if need be and opened for the fast path; null
+/// if it cannot have one.
+ThreadMagazine* Core::mine(Lane& lane) noexcept {
+    if (lane.parks || lane.captured() || (lane.ordered() && !lane.open)) return nullptr;
     ThreadMagazine* magazine = magazines_.first();
-    while (magazine != nullptr && magazine->owner != &thread_front) {
+    while (magazine != nullptr && (magazine->owner != &thread_front || magazine->lane != &lane)) {
         magazine = Magazines::after(*magazine);
     }
     if (magazine == nullptr) {
         if (!notice_end_of_thread()) return nullptr;
-        magazine = new (std::nothrow) ThreadMagazine(thread_front);
+        magazine = new (std::nothrow) ThreadMagazine(thread_front, lane);
         if (magazine == nullptr) return nullptr;
         magazines_.push_front(*magazine);
         ++threads_;
     }
     // Relaxed: the owner itself will read it.
-    if (fast()) thread_front.slots[slot].store(magazine, std::memory_order_relaxed);
+    if (fast() && lane.slot != no_slot) {
+        thread_front.slots[lane.slot].store(magazine, std::memory_order_relaxed);
+    }
     return magazine;
 }
 
 // --- In and out -------------------------------------------------------------------------------------
 
 Block* Core::take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept {
-    const std::size_t last = (bytes - 1) | grain_mask;
+    const std::size_t last = (bytes - 1) | main_.grain_mask;
     Rack& rack = magazine.racks[detail::class_of_last(last)];
     if (rack.top != &no_block) {
         rack.top->below = rack.rest;
@@ -192,7 +196,7 @@ void Core::rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept {
     }
     first.batch_last = &block_of(*last);
     first.batch_load = moved;
-    depot_[index].push_front(first);
+    magazine.lane->depot[index].push_front(first);
     depot_blocks_ += detail::blocks_of(moved);
     depot_bytes_ += detail::bytes_of(moved);
     magazine.given.subtract(moved);
@@ -204,9 +208,10 @@ void Core::rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept {
 /// blocks are not touched: they are still in the other thread's cache.
 bool Core::fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept {
     const std::size_t index = class_for(bytes);
-    Block* const first = depot_[index].first();
-    if (first == nullptr || first->bytes <= ((bytes - 1) | grain_mask)) return false;
-    depot_[index].remove(*first);
+    Batches& batches = magazine.lane->depot[index];
+    Block* const first = batches.first();
+    if (first == nullptr || first->bytes <= ((bytes - 1) | main_.grain_mask)) return false;
+    batches.remove(*first);
     Rack& rack = magazine.racks[index];
     first->batch_last->below = rack.rest;
     rack.rest = first;
@@ -257,11 +262,13 @@ void Core::flush(ThreadMagazine& magazine, std::size_t from_class) noexcept {
 void Core::flush_depot() noexcept {
     if (depot_blocks_ == 0) return;
     const std::uint64_t now = coarse_now();
-    for (Batches& batches : depot_) {
-        while (Block* const first = batches.first()) {
-            batches.remove(*first);
-            BlockFront* list = first;
-            flush_rack(list, now);
+    for (Lane* lane = lanes_.first(); lane != nullptr; lane = Lanes::after(*lane)) {
+        for (Batches& batches : lane->depot) {
+            while (Block* const first = batches.first()) {
+                batches.remove(*first);
+                BlockFront* list = first;
+                flush_rack(list, now);
+            }
         }
     }
     depot_blocks_ = 0;
@@ -307,12 +314,11 @@ void Core::drop_magazine(ThreadMagazine& magazine) noexcept {
 // --- Taking another thread's magazine ---------------------------------------------------------------
 
 Seizure::Seizure(Core& core) noexcept : core_(core) {
-    if (!core.has_slot()) return;
     bool others = false;
     for (ThreadMagazine* m = core.magazines_.first(); m != nullptr;
          m = Core::Magazines::after(*m)) {
         // Relaxed: the barrier below orders it against the owner's `busy`.
-        m->owner->slots[core.slot].store(nullptr, std::memory_order_relaxed);
+        m->owner->slots[m->lane->slot].store(nullptr, std::memory_order_relaxed);
         others |= m->owner != &thread_front;
     }
     if (!others || !barrier_available()) return;
@@ -330,7 +336,9 @@ Seizure::~Seizure() {
     for (ThreadMagazine* m = core_.magazines_.first(); m != nullptr;
          m = Core::Magazines::after(*m)) {
         // Release: pairs with enter(); the owner sees what was done to its magazine.
-        m->owner->slots[core_.slot].store(m, std::memory_order_release);
+        if (m->lane->slot != no_slot) {
+            m->owner->slots[m->lane->slot].store(m, std::memory_order_release);
+        }
     }
 }
 
@@ -357,29 +365,54 @@ namespace {
 
 void Registry::add(Core& core) {
     const std::scoped_lock hold(lock_);
-    core.slot = no_slot;
-    for (std::uint16_t slot = 0; slot < no_slot; ++slot) {
-        if ((slots_used_ & (1U << slot)) != 0) continue;
-        slots_used_ |= 1U << slot;
-        core.slot = slot;
-        break;
-    }
+    add_slot(core.main_);
     cores_.push_back(core);
 }
 
 void Registry::remove(Core& core) noexcept {
     const std::scoped_lock hold(lock_);
-    if (core.slot != no_slot) slots_used_ &= ~(1U << core.slot);
+    for (Lane* lane = core.lanes_.first(); lane != nullptr; lane = Core::Lanes::after(*lane)) {
+        remove_slot(*lane);
+    }
     cores_.remove(core);
 }
 
-std::size_t Registry::trim_others(const Core& core) noexcept {
+void Registry::add_slot(Lane& lane) noexcept {
     const std::scoped_lock hold(lock_);
-    std::size_t gone = 0;
-    for (Core* other = cores_.first(); other != nullptr; other = Cores::after(*other)) {
-        if (other != &core && other->memory() == core.memory()) gone += other->trim(0);
+    for (std::uint16_t slot = 0; slot < no_slot; ++slot) {
+        if ((slots_used_ & (1U << slot)) != 0) continue;
+        slots_used_ |= 1U << slot;
+        lane.slot = slot;
+        return;
     }
-    return gone;
+}
+
+void Registry::remove_slot(Lane& lane) noexcept {
+    const std::scoped_lock hold(lock_);
+    if (lane.slot != no_slot) slots_used_ &= ~(1U << lane.slot);
+    lane.slot = no_slot;
+}
+
+std::size_t Registry::trim_others(const Core& core) noexcept {
+    std::size_t gone = 0;
+    std::uint64_t last = 0;  // pools come in the order of their numbers
+    for (;;) {
+        Core* other = nullptr;
+        {
+            const std::scoped_lock hold(lock_);
+            for (other = cores_.first(); other != nullptr; other = Cores::after(*other)) {
+                if (other->serial_ > last && other != &core && other->memory() == core.memory()) {
+                    break;
+                }
+            }
+            if (other == nullptr) return gone;
+            last = other->serial_;
+            const Core::Lock lock(other->lock_);
+            ++other->away_;  // keeps it, while this lock is free
+        }
+        gone += other->trim(0);
+        other->come_back();
+    }
 }
 
 std::string Registry::describe_others(const Core& core) const {
@@ -396,15 +429,15 @@ void Registry::forget_thread(detail::ThreadFront& front) noexcept {
     const std::scoped_lock hold(lock_);
     for (Core* core = cores_.first(); core != nullptr; core = Cores::after(*core)) {
         Core::Lock lock(core->lock_);
-        front.slots[core->slot].store(nullptr,
-                                      std::memory_order_relaxed);  // only this thread reads it
-        for (ThreadMagazine* m = core->magazines_.first(); m != nullptr;
-             m = Core::Magazines::after(*m)) {
-            if (m->owner != &front) continue;
-            core->drop_magazine(*m);
-            core->enforce();
-            break;
+        for (ThreadMagazine* m = core->magazines_.first(); m != nullptr;) {
+            ThreadMagazine& magazine = *m;
+            m = Core::Magazines::after(*m);
+            if (magazine.owner != &front) continue;
+            // Relaxed: only this thread reads it.
+            front.slots[magazine.lane->slot].store(nullptr, std::memory_order_relaxed);
+            core->drop_magazine(magazine);
         }
+        core->enforce();
         core->finish(lock);
     }
 }

@@ -13,9 +13,11 @@
 namespace cistern {
 
 Pool::Pool(Memory memory, PoolOptions options)
-    : handle_(Core::make(std::move(memory), std::move(options))), core_(handle_.get()) {}
+    : Lender(nullptr), handle_(Core::make(std::move(memory), std::move(options))) {
+    core_ = handle_.get();
+}
 
-void Pool::release(Buffer&& buffer) {
+void Lender::release(Buffer&& buffer) {
     if (buffer.empty()) {
         throw InvalidArgument("buffer is empty: it was released, moved from, or never acquired");
     }
@@ -23,7 +25,7 @@ void Pool::release(Buffer&& buffer) {
     buffer.release();
 }
 
-Buffer Pool::zeroed(std::size_t bytes, std::size_t type) {
+Buffer Lender::zeroed(std::size_t bytes, std::size_t type) {
     Buffer buffer(*core_, detail::take(*core_, bytes, type));
     if (!buffer.empty()) core_of(*core_).zero(block_of(*buffer.block_), bytes);
     return buffer;
@@ -34,7 +36,7 @@ Buffer Pool::of_type(std::size_t bytes, std::size_t type) {
 }
 
 bool Pool::lent(const Buffer& buffer) const noexcept {
-    return !buffer.empty() && block_of(*buffer.block_).core == core_;
+    return !buffer.empty() && block_of(*buffer.block_).core == &core_of(*core_);
 }
 
 void Pool::grow(Buffer& buffer, std::size_t bytes) {
@@ -53,7 +55,7 @@ void Pool::grow(Buffer& buffer, std::size_t bytes) {
         return;
     }
     Buffer larger(*core_, detail::take(*core_, bytes, block_of(*buffer.block_).type));
-    core.memory().source()->copy(larger.data(), buffer.data(), buffer.size());
+    core.copy(block_of(*larger.block_), block_of(*buffer.block_), buffer.size());
     buffer.swap(larger);
     core.count_grow();
 }

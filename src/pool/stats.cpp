@@ -73,9 +73,10 @@ Totals Core::totals() const noexcept {
         }
         asked += m->asked.now() - m->returned.now();
     }
-    sum.idle_buffers += depot_blocks_;
+    const std::uint64_t aside = depot_blocks_ + parked_blocks_;
+    sum.idle_buffers += aside;
     sum.lent_buffers = blocks_out_ - std::min(blocks_out_, sum.idle_buffers);
-    sum.idle_buffers += central_idle_buffers() - depot_blocks_;
+    sum.idle_buffers += central_idle_buffers() - aside;
     sum.idle_bytes = std::min(central_idle() + sum.magazine_bytes, held_);
     sum.lent_bytes = held_ - sum.idle_bytes;
     sum.waste = less_or_zero(sum.lent_bytes, asked);

@@ -1,0 +1,438 @@
+// The memories of CUDA: device, pinned and managed.
+//
+// Device memory is physical handles mapped into one reserved range: mapping costs about 35 µs a handle,
+// whatever its size up to 128 MiB (H200), and only whole handles can be unmapped, so a handle has at most
+// 32 MiB. Where a device or process refuses to map, pools keep whole blocks of cuMemAlloc.
+//
+// Pinned memory is host pages, touched by several threads and registered: ten times as fast as
+// cuMemHostAlloc for the first GiB. No copy may span two registrations, so they are seams.
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/size_class.hpp"
+#include "cistern/error.hpp"
+#include "memory/cuda_streams.hpp"
+#include "memory/sparse.hpp"
+
+namespace cistern {
+
+namespace {
+
+using cuda::Address, cuda::DeviceContext, cuda::Entered, cuda::Handle, cuda::Result;
+
+constexpr std::size_t unit = 2 << 20;
+constexpr std::size_t largest_handle = 32 << 20;
+
+Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
+void* pointer_to(Address address) noexcept {
+    return reinterpret_cast<void*>(
+        address);  // NOLINT(performance-no-int-to-ptr): the driver's type
+}
+
+/// Copies between any two memories, once the default stream's work is done.
+void copy_now(const DeviceContext& device, void* to, const void* from, std::size_t bytes) {
+    const Entered entered(device);
+    cuda::check("cannot copy", device.driver().copy(address_of(to), address_of(from), bytes));
+}
+
+/// How much to map when `bytes` are needed: a share of what is held, so that many small growths are few.
+std::size_t growth_for(std::size_t bytes, std::size_t held) noexcept {
+    return std::max(bytes, std::clamp(round_down(held / 16, unit), unit, largest_handle));
+}
+
+/// Which segments there are, and what is known of each.
+template <class Of>
+class Segments {
+public:
+    using Part = MappedSource::Part;
+
+    /// Throws std::bad_alloc, changing nothing.
+    void add(std::byte* begin, std::size_t bytes, Of of) {
+        const std::scoped_lock hold(lock_);
+        all_.emplace(begin, Segment{bytes, of});
+    }
+    /// Removes the segments that lie in a part; calls f(begin, bytes, of) for each, with no lock held.
+    template <class F>
+    void remove(std::byte* begin, std::size_t bytes, F f) noexcept {
+        for (;;) {
+            typename Map::node_type node;
+            {
+                const std::scoped_lock hold(lock_);
+                const auto found = all_.lower_bound(begin);
+                if (found == all_.end() || found->first >= begin + bytes) return;
+                node = all_.extract(found);
+            }
+            f(node.key(), node.mapped().bytes, node.mapped().of);
+        }
+    }
+    [[nodiscard]] Part within(std::byte* begin, std::byte* end) const noexcept {
+        const std::scoped_lock hold(lock_);
+        Part part;
+        for (auto it = all_.lower_bound(begin); it != all_.end(); ++it) {
+            std::byte* const segment_end = it->first + it->second.bytes;
+            if (segment_end > end) break;
+            if (part.begin == nullptr) part.begin = it->first;
+            part.end = segment_end;
+        }
+        return part;
+    }
+    /// Calls f(begin, bytes, of) for the segments that a part touches.
+    template <class F>
+    void for_each_touching(const std::byte* begin, std::size_t bytes, F f) const {
+        const std::scoped_lock hold(lock_);
+        for (const auto& [at, segment] : all_) {
+            if (at < begin + bytes && at + segment.bytes > begin) f(at, segment.bytes, segment.of);
+        }
+    }
+
+private:
+    struct Segment {
+        std::size_t bytes;
+        Of of;
+    };
+    using Map = std::map<std::byte*, Segment>;
+    mutable std::mutex lock_;  // never held during a call to the driver
+    Map all_;
+};
+
+// --- Device -----------------------------------------------------------------------------------------
+
+class DeviceSource final : public MappedSource, public cuda::Streams {
+public:
+    explicit DeviceSource(const DeviceContext& on) : Streams(on) {
+        properties_.location.id = on.ordinal();
+        properties_.requested_handle_types = on.has(cuda::attribute_file_descriptors) ? 1 : 0;
+        std::size_t granularity = 0;
+        const Entered entered(on);
+        cuda::check("cannot map device memory",
+                    on.driver().granularity(&granularity, &properties_, 0));
+        page_ = std::max(unit, granularity);
+    }
+
+    [[nodiscard]] std::string name() const override {
+        return "cuda:" + std::to_string(device().ordinal());
+    }
+    [[nodiscard]] MemoryKind kind() const noexcept override { return MemoryKind::device; }
+    [[nodiscard]] int device_id() const noexcept override { return device().ordinal(); }
+    [[nodiscard]] bool host_accessible() const noexcept override { return false; }
+    [[nodiscard]] bool host_uses() const noexcept override { return false; }
+    [[nodiscard]] std::size_t usual_max_idle_bytes() const noexcept override {
+        return std::getenv("CISTERN_MAX_IDLE_BYTES") != nullptr ? 0 : device().total_bytes();
+    }
+
+    void zero(void* data, std::size_t bytes) noexcept override {
+        const Entered entered(device());
+        driver().set_async(address_of(data), 0, bytes, cuda::legacy_stream());
+    }
+    void copy(void* to, const void* from, std::size_t bytes) override {
+        copy_now(device(), to, from, bytes);
+    }
+    using Streams::copy;
+    using Streams::zero;
+
+    void* allocate(std::size_t bytes, std::size_t /*alignment: of cuMemAlloc*/) override {
+        const Entered entered(device());
+        Address data = 0;
+        const Result result = driver().allocate(&data, bytes);
+        if (result == cuda::error_out_of_memory) return nullptr;
+        cuda::check("cannot allocate device memory", result);
+        return pointer_to(data);
+    }
+    void deallocate(void* data, std::size_t, std::size_t) noexcept override {
+        const Entered entered(device());
+        driver().free(address_of(data));
+    }
+
+    [[nodiscard]] std::size_t range_bytes(std::size_t bytes) const noexcept override {
+        const std::size_t usual = round_up(device().total_bytes(), page_) * 4;
+        return bytes <= usual / 4 ? usual : round_up(bytes, page_);
+    }
+    void* reserve(std::size_t bytes) override {
+        const Entered entered(device());
+        Address data = 0;
+        if (bytes > PTRDIFF_MAX) return nullptr;
+        return driver().reserve(&data, bytes, page_, 0, 0) == cuda::success ? pointer_to(data)
+                                                                            : nullptr;
+    }
+    void unreserve(void* range, std::size_t bytes) noexcept override {
+        const Entered entered(device());
+        driver().unreserve(address_of(range), bytes);
+    }
+    [[nodiscard]] std::size_t page() const noexcept override { return page_; }
+    [[nodiscard]] bool seams() const noexcept override { return false; }
+    [[nodiscard]] std::size_t growth(std::size_t bytes, std::size_t held) const noexcept override {
+        return growth_for(bytes, held);
+    }
+    [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end) const noexcept override {
+        return segments_.within(begin, end);
+    }
+
+    bool map(void* data, std::size_t bytes) override {
+        const Entered entered(device());
+        auto* const begin = static_cast<std::byte*>(data);
+        std::size_t done = 0;
+        Result result = cuda::success;
+        try {
+            while (done < bytes && result == cuda::success) {
+                const std::size_t part = std::min(bytes - done, largest_handle);
+                Handle handle = 0;
+                result = driver().create(&handle, part, &properties_, 0);
+                if (result != cuda::success) break;
+                result = driver().map(address_of(begin + done), part, 0, handle, 0);
+                if (result == cuda::success) {
+                    segments_.add(begin + done, part, handle);
+                    done += part;
+                } else {
+                    driver().release(handle);
+                }
+            }
+        } catch (const std::bad_alloc&) {  // the last one was mapped and is not known
+            driver().unmap(address_of(begin + done), std::min(bytes - done, largest_handle));
+            result = cuda::error_out_of_memory;
+        }
+        if (result == cuda::success) {
+            const cuda::AccessDescription access{.location = properties_.location};
+            result = driver().set_access(address_of(data), bytes, &access, 1);
+        }
+        if (result == cuda::success) return true;
+        unmap(data, done);
+        if (result == cuda::error_out_of_memory) return false;
+        throw DeviceError(cuda::text_of("cannot map device memory", result));
+    }
+    void unmap(void* data, std::size_t bytes) noexcept override {
+        const Entered entered(device());
+        segments_.remove(static_cast<std::byte*>(data), bytes,
+                         [&](std::byte* begin, std::size_t part, Handle handle) {
+                             driver().unmap(address_of(begin), part);
+                             driver().release(handle);
+                         });
+    }
+
+private:
+    cuda::AllocationProperties properties_;
+    std::size_t page_ = unit;
+    Segments<Handle> segments_;
+};
+
+/// A memory of whole blocks: managed memory, and device memory where nothing can be mapped.
+class WholeSource final : public MemorySource, public cuda::Streams {
+public:
+    WholeSource(const DeviceContext& on, MemoryKind kind) : Streams(on), kind_(kind) {}
+
+    [[nodiscard]] std::string name() const override {
+        return (kind_ == MemoryKind::managed ? "managed:" : "cuda:") +
+               std::to_string(device().ordinal());
+    }
+    [[nodiscard]] MemoryKind kind() const noexcept override { return kind_; }
+    [[nodiscard]] int device_id() const noexcept override { return device().ordinal(); }
+    [[nodiscard]] bool host_accessible() const noexcept override {
+        return kind_ == MemoryKind::managed;
+    }
+    [[nodiscard]] bool host_uses() const noexcept override { return host_accessible(); }
+    [[nodiscard]] std::size_t usual_max_idle_bytes() const noexcept override {
+        return std::getenv("CISTERN_MAX_IDLE_BYTES") != nullptr ? 0 : device().total_bytes();
+    }
+
+    void* allocate(std::size_t bytes, std::size_t) override {
+        const Entered entered(device());
+        Address data = 0;
+        const Result result = kind_ == MemoryKind::managed
+                                  ? driver().allocate_managed(&data, bytes, cuda::attach_global)
+                                  : driver().allocate(&data, bytes);
+        if (result == cuda::error_out_of_memory) return nullptr;
+        cuda::check("cannot allocate device memory", result);
+        return pointer_to(data);
+    }
+    void deallocate(void* data, std::size_t, std::size_t) noexcept override {
+        const Entered entered(device());
+        driver().free(address_of(data));
+    }
+    void zero(void* data, std::size_t bytes) noexcept override {
+        if (host_accessible()) return MemorySource::zero(data, bytes);
+        const Entered entered(device());
+        driver().set_async(address_of(data), 0, bytes, cuda::legacy_stream());
+    }
+    void copy(void* to, const void* from, std::size_t bytes) override {
+        copy_now(device(), to, from, bytes);
+    }
+    using Streams::copy;
+    using Streams::zero;
+
+private:
+    MemoryKind kind_;
+};
+
+// --- Pinned -----------------------------------------------------------------------------------------
+
+class PinnedSource final : public MappedSource, public cuda::Streams {
+public:
+    explicit PinnedSource(const DeviceContext& on) : Streams(on), host_(Memory::host()) {}
+
+    [[nodiscard]] std::string name() const override {
+        return "pinned:" + std::to_string(device().ordinal());
+    }
+    [[nodiscard]] MemoryKind kind() const noexcept override { return MemoryKind::pinned; }
+    [[nodiscard]] int device_id() const noexcept override { return device().ordinal(); }
+    [[nodiscard]] bool host_uses() const noexcept override { return true; }
+    [[nodiscard]] std::size_t usual_max_idle_bytes() const noexcept override { return 0; }
+    using MemorySource::copy;
+    using MemorySource::zero;
+    using Streams::copy;
+    using Streams::zero;
+
+    void* allocate(std::size_t bytes, std::size_t) override {
+        void* const data = reserve(round_up(bytes, unit));
+        if (data == nullptr) return nullptr;
+        if (map(data, round_up(bytes, unit))) return data;
+        unreserve(data, round_up(bytes, unit));
+        return nullptr;
+    }
+    void deallocate(void* data, std::size_t bytes, std::size_t) noexcept override {
+        unmap(data, round_up(bytes, unit));
+        unreserve(data, round_up(bytes, unit));
+    }
+
+    [[nodiscard]] std::size_t range_bytes(std::size_t bytes) const noexcept override {
+        return sparse().range_bytes(bytes);
+    }
+    void* reserve(std::size_t bytes) override { return sparse().reserve(bytes); }
+    void unreserve(void* range, std::size_t bytes) noexcept override {
+        sparse().unreserve(range, bytes);
+    }
+    [[nodiscard]] std::size_t page() const noexcept override { return unit; }
+    [[nodiscard]] bool seams() const noexcept override { return true; }
+    [[nodiscard]] std::size_t growth(std::size_t bytes, std::size_t held) const noexcept override {
+        return growth_for(bytes, held);
+    }
+    [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end) const noexcept override {
+        return segments_.within(begin, end);
+    }
+
+    bool map(void* data, std::size_t bytes) override {
+        // Relaxed: the sum alone decides.
+        if (pinned_.fetch_add(bytes, std::memory_order_relaxed) + bytes > process_memory_limit()) {
+            pinned_.fetch_sub(bytes, std::memory_order_relaxed);
+            return false;
+        }
+        auto* const begin = static_cast<std::byte*>(data);
+        madvise(begin, bytes, MADV_HUGEPAGE);
+        touch(begin, bytes);
+        const Entered entered(device());
+        Result result = driver().register_host(data, bytes, cuda::register_portable);
+        if (result == cuda::success) {
+            try {
+                segments_.add(begin, bytes, 0);
+                return true;
+            } catch (const std::bad_alloc&) {
+                driver().unregister_host(data);
+                result = cuda::error_out_of_memory;
+            }
+        }
+        madvise(begin, bytes, MADV_DONTNEED);
+        pinned_.fetch_sub(bytes, std::memory_order_relaxed);
+        if (result == cuda::error_out_of_memory) return false;
+        throw DeviceError(cuda::text_of("cannot pin host memory", result));
+    }
+    void unmap(void* data, std::size_t bytes) noexcept override {
+        const Entered entered(device());
+        segments_.remove(static_cast<std::byte*>(data), bytes,
+                         [&](std::byte* begin, std::size_t part, int) {
+                             driver().unregister_host(begin);
+                             madvise(begin, part, MADV_DONTNEED);
+                             pinned_.fetch_sub(part, std::memory_order_relaxed);
+                         });
+    }
+
+private:
+    [[nodiscard]] SparseSource& sparse() const noexcept {
+        return static_cast<SparseSource&>(*host_.source());
+    }
+
+    /// Has pages come, on several threads where it pays: registering finds them then, and needs not
+    /// fetch them one by one.
+    static void touch(std::byte* begin, std::size_t bytes) noexcept {
+        constexpr std::size_t per_thread = 16 << 20;
+        constexpr std::size_t most_threads = 16;
+        const std::size_t wanted = std::clamp<std::size_t>(
+            bytes / per_thread, 1,
+            std::min<std::size_t>(most_threads, std::max(1U, std::thread::hardware_concurrency())));
+        const std::size_t part = round_up(bytes / wanted, unit);
+        const auto write = [begin, bytes, part](std::size_t first) {
+            for (std::size_t at = first; at < std::min(bytes, first + part); at += 4096) {
+                // Volatile: every page has to be written to.
+                *reinterpret_cast<volatile char*>(begin + at) = 0;
+            }
+        };
+        std::vector<std::jthread> threads;
+        std::size_t at = part;
+        try {
+            for (; at < bytes; at += part) threads.emplace_back(write, at);
+        } catch (...) {  // fewer threads, then
+            for (; at < bytes; at += part) write(at);
+        }
+        write(0);
+    }
+
+    Memory host_;  // for its ranges
+    std::atomic<std::size_t> pinned_{0};
+    Segments<int> segments_;
+};
+
+/// One source for each device, so that pools on it find each other when it runs out. Never destroyed.
+template <class Make>
+Memory shared_source(int ordinal, Make make) {
+    static std::mutex lock;
+    static auto* const sources = new std::vector<std::shared_ptr<MemorySource>>;
+    const DeviceContext& device = DeviceContext::of(ordinal);
+    const std::scoped_lock hold(lock);
+    if (sources->size() <= static_cast<std::size_t>(ordinal)) {
+        sources->resize(static_cast<std::size_t>(ordinal) + 1);
+    }
+    auto& source = sources->at(static_cast<std::size_t>(ordinal));
+    if (source == nullptr) source = make(device);
+    return Memory(source);
+}
+
+}  // namespace
+
+bool cuda_available() noexcept { return cuda::driver() != nullptr; }
+
+Memory Memory::device(int device) {
+    return shared_source(device, [](const DeviceContext& on) -> std::shared_ptr<MemorySource> {
+        if (on.has(cuda::attribute_virtual_memory)) {
+            auto source = std::make_shared<DeviceSource>(on);
+            // Some processes may not map; a small range tells.
+            if (void* const range = source->reserve(source->page())) {
+                source->unreserve(range, source->page());
+                return source;
+            }
+        }
+        return std::make_shared<WholeSource>(on, MemoryKind::device);
+    });
+}
+
+Memory Memory::pinned(int device) {
+    return shared_source(device, [](const DeviceContext& on) -> std::shared_ptr<MemorySource> {
+        return std::make_shared<PinnedSource>(on);
+    });
+}
+
+Memory Memory::managed(int device) {
+    return shared_source(device, [](const DeviceContext& on) -> std::shared_ptr<MemorySource> {
+        if (!on.has(cuda::attribute_managed_memory)) {
+            throw Unavailable("device has no managed memory: " + std::to_string(on.ordinal()));
+        }
+        return std::make_shared<WholeSource>(on, MemoryKind::managed);
+    });
+}
+
+}  // namespace cistern

@@ -1,0 +1,120 @@
+#include "memory/cuda_streams.hpp"
+
+#include "cistern/error.hpp"
+
+namespace cistern::cuda {
+
+namespace {
+
+Stream stream_of(const StreamInfo& info) noexcept { return static_cast<Stream>(info.handle); }
+Event event_of(void* event) noexcept { return static_cast<Event>(event); }
+Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
+
+struct Capture {
+    int status = 0;
+    unsigned long long id = 0;
+    Graph graph = nullptr;
+};
+
+/// The legacy stream cannot be asked while another is captured; it is never captured itself.
+Capture capture_of(const Driver& driver, void* stream) noexcept {
+    Capture capture;
+    if (is_legacy(stream)) return capture;
+    const void* nodes = nullptr;
+    std::size_t count = 0;
+    const Result result = driver.capture_info(static_cast<Stream>(stream), &capture.status,
+                                              &capture.id, &capture.graph, &nodes, &count);
+    return result == success ? capture : Capture{};
+}
+
+}  // namespace
+
+StreamInfo Streams::look_at(void* stream) const {
+    const Entered entered(device_);
+    if (!is_legacy(stream) && !is_per_thread(stream)) {
+        Context context = nullptr;
+        check("not a stream", driver().stream_context(static_cast<Stream>(stream), &context));
+        if (context != device_.context()) {
+            throw InvalidArgument("stream belongs to another device than the memory: device " +
+                                  std::to_string(device_.ordinal()));
+        }
+    }
+    StreamInfo info;
+    info.handle = stream;
+    info.per_thread = is_per_thread(stream);
+    unsigned long long id = 0;
+    check("not a stream", driver().stream_id(static_cast<Stream>(stream), &id));
+    info.id = id;
+    if (const Capture capture = capture_of(driver(), stream); capture.status != 0) {
+        info.capture = capture.id;
+        info.graph = capture.graph;
+    }
+    return info;
+}
+
+void* Streams::make_event() const {
+    const Entered entered(device_);
+    Event event = nullptr;
+    check("cannot make an event", driver().create_event(&event, event_without_timing));
+    return event;
+}
+
+void Streams::drop_event(void* event) const noexcept {
+    const Entered entered(device_);
+    driver().destroy_event(event_of(event));
+}
+
+bool Streams::record(void* event, const StreamInfo& stream) const {
+    const Entered entered(device_);
+    if (capture_of(driver(), stream.handle).status != 0) return false;
+    check("cannot mark a stream's work", driver().record_event(event_of(event), stream_of(stream)));
+    return true;
+}
+
+void Streams::record_all(void* event) const {
+    const Entered entered(device_);
+    if (driver().record_context != nullptr &&
+        driver().record_context(device_.context(), event_of(event)) == success) {
+        return;
+    }
+    check("the device failed", driver().synchronize());
+    check("cannot mark a stream's work", driver().record_event(event_of(event), legacy_stream()));
+}
+
+void Streams::wait(const StreamInfo& stream, void* event) const {
+    const Entered entered(device_);
+    check("a stream cannot wait", driver().stream_wait(stream_of(stream), event_of(event), 0));
+}
+
+bool Streams::is_done(void* event) const noexcept {
+    const Entered entered(device_);
+    return driver().query_event(event_of(event)) != error_not_ready;
+}
+
+void Streams::wait_on_host(void* event) const noexcept {
+    const Entered entered(device_);
+    driver().synchronize_event(event_of(event));
+}
+
+void Streams::tell_when_gone(void* graph, void* object, void (*gone)(void*)) const {
+    constexpr unsigned without_waiting = 1, pass_reference = 1;
+    const Entered entered(device_);
+    UserObject kept = nullptr;
+    check("cannot attach memory to a graph",
+          driver().create_user_object(&kept, object, gone, 1, without_waiting));
+    check("cannot attach memory to a graph",
+          driver().retain_user_object(static_cast<Graph>(graph), kept, 1, pass_reference));
+}
+
+void Streams::zero(const StreamInfo& stream, void* data, std::size_t bytes) const {
+    const Entered entered(device_);
+    check("cannot zero", driver().set_async(address_of(data), 0, bytes, stream_of(stream)));
+}
+
+void Streams::copy(const StreamInfo& stream, void* to, const void* from, std::size_t bytes) const {
+    const Entered entered(device_);
+    check("cannot copy",
+          driver().copy_async(address_of(to), address_of(from), bytes, stream_of(stream)));
+}
+
+}  // namespace cistern::cuda

@@ -1,0 +1,34 @@
+#pragma once
+// The order of CUDA streams on one device.
+
+#include "memory/cuda_driver.hpp"
+#include "memory/stream_order.hpp"
+
+namespace cistern::cuda {
+
+class Streams : public StreamOrder {
+public:
+    explicit Streams(const DeviceContext& device) noexcept : device_(device) {}
+
+    [[nodiscard]] StreamInfo look_at(void* stream) const override;
+    [[nodiscard]] void* make_event() const override;
+    void drop_event(void* event) const noexcept override;
+    bool record(void* event, const StreamInfo& stream) const override;
+    void record_all(void* event) const override;
+    void wait(const StreamInfo& stream, void* event) const override;
+    [[nodiscard]] bool is_done(void* event) const noexcept override;
+    void wait_on_host(void* event) const noexcept override;
+    void tell_when_gone(void* graph, void* object, void (*gone)(void*)) const override;
+    void zero(const StreamInfo& stream, void* data, std::size_t bytes) const override;
+    void copy(const StreamInfo& stream, void* to, const void* from,
+              std::size_t bytes) const override;
+
+protected:
+    [[nodiscard]] const DeviceContext& device() const noexcept { return device_; }
+    [[nodiscard]] const Driver& driver() const noexcept { return device_.driver(); }
+
+private:
+    const DeviceContext& device_;
+};
+
+}  // namespace cistern::cuda

@@ -1,0 +1,57 @@
+#pragma once
+// What a pool has to know of streams: whose work is done in which order. Implemented by memories that
+// streams use. No call is made while a lock is held.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cistern {
+
+/// A stream as it was when it was looked at.
+struct StreamInfo {
+    void* handle = nullptr;
+    std::uint64_t id = 0;       // of this stream alone, while the process lives
+    std::uint64_t capture = 0;  // which capture it is part of; 0 for none
+    void* graph = nullptr;      // that is being captured
+    bool per_thread = false;    // the handle names another stream on every thread
+};
+
+class StreamOrder {
+public:
+    virtual ~StreamOrder() = default;
+    StreamOrder() = default;
+    StreamOrder(const StreamOrder&) = delete;
+    StreamOrder& operator=(const StreamOrder&) = delete;
+
+    /// Throws InvalidArgument for a stream of another device, DeviceError if the driver fails.
+    [[nodiscard]] virtual StreamInfo look_at(void* stream) const = 0;
+    /// Whether the host uses the bytes as soon as it has them, in no stream's order.
+    [[nodiscard]] virtual bool host_uses() const noexcept = 0;
+
+    /// What a pool keeps idle at most unless told otherwise; 0: as on the host.
+    [[nodiscard]] virtual std::size_t usual_max_idle_bytes() const noexcept = 0;
+
+    /// Events. Those that can fail throw DeviceError.
+    [[nodiscard]] virtual void* make_event() const = 0;
+    virtual void drop_event(void* event) const noexcept = 0;
+    /// Marks the work that the stream has been given so far. False, doing nothing, if it is being
+    /// captured.
+    virtual bool record(void* event, const StreamInfo& stream) const = 0;
+    /// Marks all work that the device has been given so far, whatever became of its streams.
+    virtual void record_all(void* event) const = 0;
+    /// Has what the stream is given from now on wait for the event.
+    virtual void wait(const StreamInfo& stream, void* event) const = 0;
+    [[nodiscard]] virtual bool is_done(void* event) const noexcept = 0;
+    /// Waits on the host. After a failure of the device there is nothing to wait for.
+    virtual void wait_on_host(void* event) const noexcept = 0;
+
+    /// Calls gone(object) once the graph and all that was made of it are gone.
+    virtual void tell_when_gone(void* graph, void* object, void (*gone)(void*)) const = 0;
+
+    /// In the stream's order.
+    virtual void zero(const StreamInfo& stream, void* data, std::size_t bytes) const = 0;
+    virtual void copy(const StreamInfo& stream, void* to, const void* from,
+                      std::size_t bytes) const = 0;
+};
+
+}  // namespace cistern

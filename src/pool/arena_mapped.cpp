@@ -1,0 +1,166 @@
+// The arena on a memory that maps segments, with calls that the pool makes while its lock is free.
+//
+// Hollow addresses without bytes begin and end at pages, so that no two growths ever need the same page. A
+// growth takes whole pages; what it does not need stays idle, or hollow and backed if the limit does not
+// allow to hold it.
+
+#include <algorithm>
+
+#include "base/size_class.hpp"
+#include "pool/arena.hpp"
+
+namespace cistern {
+
+Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t limit,
+                                  std::size_t held) noexcept {
+    if (Block* const hole = backed_.find(bytes, ~std::size_t{0}); hole != nullptr) {
+        Growth growth{.fresh = hole, .backed = true, .new_bytes = bytes};
+        if (bytes > limit) {
+            growth.outcome = Outcome::over_limit;
+            return growth;
+        }
+        backed_.remove(*hole);
+        if (hole->bytes > bytes) backed_.insert(split(*hole, bytes));
+        hole->backed = false;
+        hole->state = BlockState::out;
+        return growth;
+    }
+    const std::size_t page = source_.page();
+    const Place place = best_place(holes, bytes);
+    // Every hollow hole is whole pages, so one that fits `bytes` fits them rounded up.
+    if (place.hollow == nullptr) return {.outcome = Outcome::no_place};
+    const std::size_t needed = place.hollow_bytes();
+    Growth growth{.before = place.before, .fresh = place.hollow, .new_bytes = needed};
+    if (needed > limit) {
+        growth.outcome = Outcome::over_limit;
+        return growth;
+    }
+    const std::size_t least = round_up(needed, page);
+    const std::size_t wished = std::min(
+        round_up(std::max(mapped_->growth(needed, held), needed), page), place.hollow->bytes);
+    const std::size_t mapped = wished <= limit ? wished : least;
+    growth.new_bytes = std::min(mapped, limit);
+    if (place.after != nullptr && mapped == place.hollow->bytes && growth.new_bytes == mapped) {
+        growth.after = place.after;
+    }
+
+    Block& fresh = *place.hollow;
+    hollow_.remove(fresh);
+    if (fresh.bytes > mapped) add_hollow(split(fresh, mapped));
+    fresh.state = BlockState::out;
+    fresh.seam = mapped_->seams();
+    if (growth.new_bytes < mapped) {
+        growth.spare = &split(fresh, growth.new_bytes);
+        growth.spare->state = BlockState::out;
+    }
+    for (Block* const idle : {growth.before, growth.after}) {
+        if (idle == nullptr) continue;
+        remove_idle(*idle);
+        idle->state = BlockState::out;
+    }
+    return growth;
+}
+
+Block& Arena::end_growth(const Growth& growth, Holes& holes, std::size_t bytes, std::uint64_t now,
+                         std::uint64_t order) noexcept {
+    Block* block = growth.fresh;
+    if (growth.spare != nullptr) {
+        growth.spare->backed = true;
+        backed_.insert(join_hollow(*growth.spare));
+    }
+    if (growth.before != nullptr) {
+        join(*growth.before, *block);
+        block = growth.before;
+    }
+    if (growth.after != nullptr) join(*block, *growth.after);
+    block->zero = false;
+    block->holes = &holes;
+    note_use(*block);
+    block->state = BlockState::out;
+    if (block->bytes > bytes && store_.spares() > 0) give(split(*block, bytes), now, order);
+    return *block;
+}
+
+void Arena::cancel_growth(const Growth& growth) noexcept {
+    Block* hollow = growth.fresh;
+    if (growth.spare != nullptr) join(*hollow, *growth.spare);
+    hollow->seam = false;
+    hollow->backed = growth.backed;
+    Bins& bins = growth.backed ? backed_ : hollow_;
+    Block& hole = join_hollow(*hollow);
+    hole.zero = false;
+    bins.insert(hole);
+    for (Block* const idle : {growth.before, growth.after}) {
+        if (idle != nullptr) give(*idle, idle->released_at, idle->order);
+    }
+}
+
+Block* Arena::part_with(Block& block) noexcept {
+    block.backed = true;
+    Block* hole = &join_hollow(block);
+    const auto [begin, end] = mapped_->segments_within(hole->begin(), hole->end());
+    if (begin == end || store_.spares() < 2) {
+        backed_.insert(*hole);
+        return nullptr;
+    }
+    if (begin > hole->begin()) {
+        Block& part = split(*hole, static_cast<std::size_t>(begin - hole->begin()));
+        backed_.insert(*hole);
+        hole = &part;
+    }
+    if (hole->end() > end) backed_.insert(split(*hole, static_cast<std::size_t>(end - begin)));
+    hole->backed = false;
+    hole->state = BlockState::leaving;
+    return hole;
+}
+
+void Arena::unmapped(Block& block) noexcept {
+    block.seam = false;
+    add_hollow(join_hollow(block));
+}
+
+void Arena::pass_on(Holes& from, Holes& to, std::uint64_t order) noexcept {
+    for (Block* hole = ages_.first(); hole != nullptr;) {
+        Block& passed = *hole;
+        hole = Ages::after(*hole);
+        if (passed.holes != &from || passed.order > order) continue;
+        const auto absorb = [&](Block& neighbour) {
+            if (hole == &neighbour) hole = Ages::after(neighbour);
+            remove_idle(neighbour);
+        };
+        remove_idle(passed);
+        passed.holes = &to;
+        Block* joined = &passed;
+        if (Block* const before = passed.before; before != nullptr && joins(*before, passed)) {
+            absorb(*before);
+            join(*before, passed);
+            joined = before;
+        }
+        if (Block* const after = joined->after; after != nullptr && joins(*joined, *after)) {
+            absorb(*after);
+            join(*joined, *after);
+        }
+        add_idle(*joined, hole);
+    }
+}
+
+std::size_t Arena::drop_segments(std::size_t bytes) noexcept {
+    std::size_t gone = 0;
+    for (Block* hole = ages_.first(); hole != nullptr && gone < bytes;) {
+        Block& victim = *hole;
+        hole = Ages::after(*hole);
+        const std::size_t wanted = std::min(bytes - gone, victim.bytes);
+        const std::size_t part = std::min(round_up(wanted, source_.page()), victim.bytes);
+        auto segments = mapped_->segments_within(victim.end() - part, victim.end());
+        if (segments.begin == segments.end) {
+            segments = mapped_->segments_within(victim.begin(), victim.end());
+        }
+        if (segments.begin == segments.end) continue;
+        const bool all = segments.begin == victim.begin() && segments.end == victim.end();
+        if (!all && store_.spares() < 2) break;
+        gone += drop_part(victim, segments.begin, segments.end, false);
+    }
+    return gone;
+}
+
+}  // namespace cistern

@@ -1,0 +1,562 @@
+// Lanes: streams instead of threads. What one stream gives back is its own again at once, since its work
+// runs in order; another gets it with an event. Every call to the driver is made with the lock free.
+
+#include <sched.h>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+
+#include "cistern/stream.hpp"
+#include "memory/clock.hpp"
+#include "pool/core.hpp"
+
+namespace cistern {
+
+namespace {
+
+constexpr int unfinished_looks = 8;  // at parked blocks that streams still use
+
+/// Keeps a pool, and one lane's memory in it, as long as a graph needs them.
+struct GraphLane {
+    std::shared_ptr<detail::CoreFront> pool;
+    Lane* lane;
+};
+
+/// Pools that only a graph kept. A graph goes in a thread of the driver's that must not call it, so
+/// somebody else lets them go.
+class Bereaved {
+public:
+    void add(std::shared_ptr<detail::CoreFront> pool) {
+        const std::scoped_lock hold(lock_);
+        pools_.push_back(std::move(pool));
+    }
+    void let_go() {
+        std::vector<std::shared_ptr<detail::CoreFront>> gone;
+        {
+            const std::scoped_lock hold(lock_);
+            gone.swap(pools_);
+        }
+    }
+    static Bereaved& instance() {
+        static auto* const all = new Bereaved;
+        return *all;
+    }
+
+private:
+    std::mutex lock_;
+    std::vector<std::shared_ptr<detail::CoreFront>> pools_;
+};
+
+/// Keeps a lane and its stream while the lock is free.
+class Busy {
+public:
+    explicit Busy(Lane& lane) noexcept : lane_(lane) { ++lane_.busy; }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+    ~Busy() { --lane_.busy; }
+
+private:
+    Lane& lane_;
+};
+
+}  // namespace
+
+// --- Opening and closing ----------------------------------------------------------------------------
+
+Lane* Core::find_lane(const StreamInfo& stream) const noexcept {
+    for (Lane* lane = lanes_.first(); lane != nullptr; lane = Lanes::after(*lane)) {
+        if (lane->ordered() && lane->stream.id == stream.id &&
+            lane->stream.capture == stream.capture) {
+            return lane;
+        }
+    }
+    return nullptr;
+}
+
+std::shared_ptr<detail::CoreFront> Core::on(void* stream,
+                                            const std::shared_ptr<detail::CoreFront>& handle) {
+    if (streams_ == nullptr) {
+        throw InvalidArgument("memory '" + memory_.name() + "' is used in no stream's order");
+    }
+    Bereaved::instance().let_go();
+    const StreamInfo info = streams_->look_at(stream);
+    Lock lock(lock_);
+    Lane* lane = find_lane(info);
+    if (lane == nullptr) {
+        reap(lock);
+        auto made = std::make_unique<Lane>(*this);
+        made->grain_mask = main_.grain_mask;
+        made->stream = info;
+        made->parks = streams_->host_uses();
+        unlocked(lock, [&] {
+            made->event = streams_->make_event();
+            if (use_magazines() && !made->parks && !made->captured()) {
+                Registry::instance().add_slot(*made);
+            }
+        });
+        lane = find_lane(info);
+        if (lane == nullptr) {
+            lane = made.release();
+            lanes_.push_back(*lane);
+        } else {
+            unlocked(lock, [&] {
+                streams_->drop_event(made->event);
+                Registry::instance().remove_slot(*made);
+            });
+        }
+    }
+    Lane* lost = nullptr;  // its stream was destroyed: another one has the handle
+    for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
+        const bool same = other->open && other->stream.handle == info.handle &&
+                          !other->captured() && !info.per_thread;
+        if (same && other->stream.id != info.id && other != &main_) lost = other;
+    }
+    ++lane->handles;
+    const bool is_new = !lane->open;
+    lane->open = true;
+    if (lost != nullptr) {
+        lost->stream.per_thread = true;  // so that nobody asks the stream itself
+        shut(*lost, lock);
+    }
+    if (is_new && lane->captured()) ++lane->handles;  // the graph's
+    lock.unlock();
+    std::shared_ptr<detail::CoreFront> opened(
+        lane, [](detail::CoreFront* front) { core_of(*front).close(lane_of(*front)); });
+    if (is_new && lane->captured()) keep_for_graph(*lane, handle);
+    return opened;
+}
+
+/// Has the graph that a lane is captured into keep the lane and its memory.
+void Core::keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& handle) {
+    std::unique_ptr<GraphLane> keeper;
+    try {
+        keeper = std::make_unique<GraphLane>(GraphLane{handle, &lane});
+        streams_->tell_when_gone(lane.stream.graph, keeper.get(), [](void* object) {
+            const std::unique_ptr<GraphLane> gone(static_cast<GraphLane*>(object));
+            gone->lane->core.graph_gone(*gone->lane);
+            Bereaved::instance().add(std::move(gone->pool));
+        });
+    } catch (...) {
+        graph_gone(lane);
+        throw;
+    }
+    static_cast<void>(keeper.release());
+}
+
+void Core::close(Lane& lane) noexcept {
+    Lock lock(lock_);
+    if (--lane.handles != 0 || &lane == &main_) return;
+    shut(lane, lock);
+    finish(lock);
+}
+
+/// The graph and its instances are gone, and with them all that used the lane's memory.
+void Core::graph_gone(Lane& lane) noexcept {
+    const Lock lock(lock_);
+    if (splits_) arena_->pass_on(lane, settled(), no_limit);
+    lane.open = false;
+    --lane.handles;
+}
+
+/// Records a mark of all that a lane's stream has been given. The lock is free.
+void Core::record(Lane& lane) const {
+    if (lane.stream.per_thread || lane.captured() || !streams_->record(lane.event, lane.stream)) {
+        streams_->record_all(lane.event);
+    }
+}
+
+/// From here on nobody calls the lane's stream.
+void Core::shut(Lane& lane, Lock& lock) noexcept {
+    if (lane.open && !lane.captured()) {
+        const Busy busy(lane);
+        unlocked(lock, [&] {
+            try {
+                record(lane);
+            } catch (const DeviceError&) {  // the device failed: nothing runs there any more
+            }
+        });
+    }
+    if (lane.handles != 0 && !lane.stream.per_thread) return;  // somebody has opened it again
+    {
+        const Seizure seizure(*this);
+        for (ThreadMagazine* m = magazines_.first(); m != nullptr;) {
+            ThreadMagazine& magazine = *m;
+            m = Magazines::after(*m);
+            if (magazine.lane == &lane) drop_magazine(magazine);
+        }
+    }
+    flush_depot();
+    if (!lane.captured()) lane.open = false;
+    while (lane.busy != 0) unlocked(lock, [] { sched_yield(); });
+    if (can_go(lane)) remove_lane(lane, lock);
+}
+
+bool Core::can_go(const Lane& lane) const noexcept {
+    if (lane.open || lane.handles != 0 || lane.busy != 0 || lane.blocks_out != 0 ||
+        lane.bins.largest() != nullptr || &lane == &main_ || &lane == settled_.get()) {
+        return false;
+    }
+    const auto named_by = [&](const auto& list) {
+        for (const Block* block = list.first(); block != nullptr; block = list.after(*block)) {
+            if (block->holes == &lane) return true;
+        }
+        return false;
+    };
+    if (arena_ && named_by(arena_->leaving())) return false;
+    if (named_by(farewells_)) return false;
+    bool shelved = false;
+    shelf_.for_each([&](const Block& block) { shelved |= block.holes == &lane; });
+    return !shelved;
+}
+
+void Core::remove_lane(Lane& lane, Lock& lock) noexcept {
+    lanes_.remove(lane);
+    unlocked(lock, [&] {
+        Registry::instance().remove_slot(lane);
+        streams_->drop_event(lane.event);
+    });
+    delete &lane;
+}
+
+/// Forgets lanes that were closed and whose work is done; what they left is anybody's.
+void Core::reap(Lock& lock) noexcept {
+    for (Lane* next = lanes_.first(); next != nullptr;) {
+        Lane& lane = *next;
+        next = Lanes::after(*next);
+        if (lane.open || !lane.ordered() || lane.handles != 0 || lane.busy != 0) continue;
+        if (splits_ && lane.bins.largest() != nullptr) {
+            const std::uint64_t order = order_;
+            const Busy busy(lane);
+            const bool done = unlocked(lock, [&] { return streams_->is_done(lane.event); });
+            if (done && !lane.open) arena_->pass_on(lane, settled(), order);
+            next = Lanes::after(lane);
+        }
+        if (!can_go(lane)) continue;
+        next = nullptr;  // the list may change meanwhile; the rest is for the next time
+        remove_lane(lane, lock);
+    }
+}
+
+// --- From one stream to another ---------------------------------------------------------------------
+
+/// Has a lane wait for all that another has been given so far. False if that cannot be: the other is being
+/// captured. Throws DeviceError.
+bool Core::join(Lane& from, Lane& to, Lock& lock) {
+    if (!from.ordered() || &from == &to) return true;
+    if (from.captured() && from.open) return false;
+    const Busy busy_from(from), busy_to(to);
+    const bool open = from.open;
+    return unlocked(lock, [&] {
+        if (open && from.stream.per_thread) {
+            streams_->record_all(from.event);
+        } else if (open && !streams_->record(from.event, from.stream)) {
+            return false;
+        }
+        if (!to.ordered() || to.parks || to.captured()) {
+            streams_->wait_on_host(from.event);
+        } else {
+            streams_->wait(to.stream, from.event);
+        }
+        return true;
+    });
+}
+
+/// Brings a block that is out into another lane's order. False, and the block idle again, if that
+/// cannot be. Throws DeviceError, likewise.
+bool Core::bring(Lane& to, Block& block, Lock& lock) {
+    Lane& from = lane_of(block);
+    bool joined = false;
+    try {
+        joined = join(from, to, lock);
+    } catch (...) {
+        to_central(block, coarse_now());
+        throw;
+    }
+    if (!joined) {
+        to_central(block, coarse_now());
+        return false;
+    }
+    --from.blocks_out;
+    ++to.blocks_out;
+    block.holes = &to;
+    return true;
+}
+
+/// Takes idle bytes of another lane, before the memory is asked for more.
+Block* Core::take_from_others(Lane& lane, std::size_t size, Lock& lock) {
+    if (!splits_) return nullptr;
+    for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
+        if (other == &lane || (other->captured() && other->open)) continue;
+        if (lane.captured() && other->open) continue;  // the host would have to wait for it
+        Block* const block = arena_->take_idle(*other, size, true);
+        if (block == nullptr) continue;
+        now_out(*other, *block);
+        return bring(lane, *block, lock) ? block : nullptr;
+    }
+    return nullptr;
+}
+
+/// Makes all idle bytes this lane's, so that they can be joined. Returns whether there were any.
+bool Core::gather(Lane& lane, Lock& lock) {
+    bool any = false;
+    if (!splits_) return any;
+    for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
+        if (other == &lane || other->bins.largest() == nullptr) continue;
+        const std::uint64_t order = order_;
+        const Busy busy(*other);
+        if (!join(*other, lane, lock)) continue;
+        arena_->pass_on(*other, lane, order);
+        any = true;
+    }
+    return any;
+}
+
+/// Waits until nobody uses the bytes that a lane gave back so far.
+void Core::wait_on_host(Lane& lane, Lock& lock) noexcept {
+    if (!lane.ordered()) return;
+    const Busy busy(lane);
+    const bool open = lane.open;
+    unlocked(lock, [&] {
+        try {
+            if (open) record(lane);
+        } catch (const DeviceError&) {
+            return;
+        }
+        streams_->wait_on_host(lane.event);
+    });
+}
+
+// --- Blocks that other streams use too --------------------------------------------------------------
+
+void Core::also_used_on(Block& block, void* stream) {
+    if (streams_ == nullptr) {
+        throw InvalidArgument("memory '" + memory_.name() + "' is used in no stream's order");
+    }
+    const StreamInfo info = streams_->look_at(stream);
+    const Lock lock(lock_);
+    if (block.uses == nullptr) block.uses = new Uses;
+    auto& uses = block.uses->streams;
+    const auto same = [&](const StreamInfo& use) { return use.id == info.id; };
+    if (std::none_of(uses.begin(), uses.end(), same)) uses.push_back(info);
+    block.uses->events.reserve(uses.size() + 1);
+}
+
+/// What a release asks of the driver: to wipe, to mark what the streams have been given.
+void Core::release_in_order(Block& block, Lock& lock) noexcept {
+    Lane& lane = lane_of(block);
+    const bool closed = lane.ordered() && !lane.open;
+    if (!options_.wipe_on_release && block.uses == nullptr && !lane.parks && !closed) return;
+    const Busy busy(lane);
+    unlocked(lock, [&] {
+        try {
+            if (lane.parks && block.uses == nullptr) {
+                block.uses = new Uses;
+                block.uses->events.reserve(1);
+            }
+            if (options_.wipe_on_release && lane.ordered() && !closed) {
+                streams_->zero(lane.stream, block.data, block.asked);
+            } else if (options_.wipe_on_release) {
+                memory_.source()->zero(block.data, block.asked);
+            }
+            if (closed) streams_->record_all(lane.event);
+            if (block.uses == nullptr) return;
+            auto& events = block.uses->events;
+            const auto mark = [&](const StreamInfo& stream, bool gone) {
+                events.push_back(streams_->make_event());
+                if (gone || stream.per_thread || !streams_->record(events.back(), stream)) {
+                    streams_->record_all(events.back());
+                }
+            };
+            for (const StreamInfo& stream : block.uses->streams) mark(stream, false);
+            if (lane.ordered()) mark(lane.stream, closed);
+        } catch (...) {  // the device failed, or there is no memory for an event
+            wait_for_uses(block);
+        }
+    });
+}
+
+/// Waits on the host for the other streams that use a block. The lock is free, or the block nobody's.
+void Core::wait_for_uses(Block& block) const noexcept {
+    if (block.uses == nullptr) return;
+    for (void* const event : block.uses->events) {
+        streams_->wait_on_host(event);
+        streams_->drop_event(event);
+    }
+    delete std::exchange(block.uses, nullptr);
+}
+
+/// Keeps a block that is released until no stream uses it any more.
+void Core::park(Block& block) noexcept {
+    if (central_idle() + allowances_ + block.bytes > options_.max_idle_bytes) flush_all();
+    if (central_idle() + block.bytes > options_.max_idle_bytes) {
+        ++evictions_.max_idle_bytes;
+        to_memory(block);  // once it is not used any more
+        return;
+    }
+    parked_.push_back(block);
+    parked_bytes_ += block.bytes;
+    ++parked_blocks_;
+}
+
+/// Makes parked blocks idle whose streams are done, or all of them after waiting. Returns whether any
+/// became idle.
+bool Core::unpark(bool wait, Lock& lock) noexcept {
+    Batches looked_at;
+    while (Block* const block = parked_.first()) {
+        parked_.remove(*block);
+        looked_at.push_back(*block);
+    }
+    if (looked_at.empty()) return false;
+    unlocked(lock, [&] {
+        int unfinished = 0;
+        for (Block* block = looked_at.first(); block != nullptr; block = Batches::after(*block)) {
+            const auto& events = block->uses->events;
+            const auto done = [&](void* event) { return streams_->is_done(event); };
+            if (wait || std::all_of(events.begin(), events.end(), done)) {
+                wait_for_uses(*block);
+            } else if (++unfinished == unfinished_looks) {
+                return;
+            }
+        }
+    });
+    bool any = false;
+    while (Block* const block = looked_at.first()) {
+        looked_at.remove(*block);
+        if (block->uses != nullptr) {
+            parked_.push_back(*block);
+            continue;
+        }
+        parked_bytes_ -= block->bytes;
+        --parked_blocks_;
+        --lane_of(*block).blocks_out;
+        block->holes = &settled();
+        ++settled().blocks_out;
+        to_central(*block, coarse_now());
+        any = true;
+    }
+    return any;
+}
+
+// --- To and from the driver -------------------------------------------------------------------------
+
+/// A block of `size` bytes of which some have to be mapped; `slack` of them are not held.
+Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
+                            Lock& lock) {
+    using Outcome = Arena::Outcome;
+    MappedSource& source = *arena_->mapped();
+    Holes& rest = lane.parks ? settled() : lane;
+    Arena::Growth growth;
+    for (;;) {
+        store_.reserve(4);
+        growth = arena_->begin_growth(rest, size, room, held_);
+        if (growth.outcome != Outcome::no_place) break;
+        const std::size_t bytes = source.range_bytes(size);
+        void* const data = unlocked(lock, [&] { return source.reserve(bytes); });
+        if (data == nullptr) return {Outcome::memory_refused, nullptr, size};
+        try {
+            arena_->add_range(data, bytes);
+        } catch (const std::bad_alloc&) {
+            unlocked(lock, [&] { source.unreserve(data, bytes); });
+            throw;
+        }
+    }
+    if (growth.outcome != Outcome::done) return {growth.outcome, nullptr, growth.new_bytes};
+    const std::size_t counted = growth.new_bytes - slack;
+    held_ += counted;
+    if (!growth.backed) {
+        const std::size_t spare = growth.spare != nullptr ? growth.spare->bytes : 0;
+        void* const data = growth.fresh->data;
+        const std::size_t bytes = growth.fresh->bytes + spare;
+        bool mapped = false;
+        try {
+            mapped = unlocked(lock, [&] { return source.map(data, bytes); });
+        } catch (...) {
+            held_ -= counted;
+            arena_->cancel_growth(growth);
+            throw;
+        }
+        if (!mapped) {
+            held_ -= counted;
+            arena_->cancel_growth(growth);
+            return {Outcome::memory_refused, nullptr, growth.new_bytes};
+        }
+    }
+    Block& block = arena_->end_growth(growth, rest, size, coarse_now(), ++order_);
+    block.holes = &lane;
+    return {Outcome::done, &block, counted};
+}
+
+/// Gives what was let go back to the driver, once no stream uses it any more.
+void Core::see_off(Lock& lock) noexcept {
+    for (;;) {
+        Block* const first = !farewells_.empty() ? farewells_.first()
+                             : arena_            ? arena_->leaving().first()
+                                                 : nullptr;
+        if (first == nullptr) return;
+        Lane& lane = lane_of(*first);
+        Wholes going;
+        const auto pick = [&](auto& list) {
+            for (Block* next = list.first(); next != nullptr;) {
+                Block& block = *next;
+                next = list.after(*next);
+                if (&lane_of(block) != &lane) continue;
+                list.remove(block);
+                going.push_back(block);
+            }
+        };
+        pick(farewells_);
+        if (arena_) pick(arena_->leaving());
+        wait_on_host(lane, lock);
+        for (Block* block = going.first(); block != nullptr; block = Wholes::after(*block)) {
+            block->holes = &settled();
+        }
+        while (Block* const block = going.first()) {
+            going.remove(*block);
+            if (block->uses != nullptr) unlocked(lock, [&] { wait_for_uses(*block); });
+            if (!block->in_arena) {
+                const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);
+                void* const data = block->data;
+                const std::size_t bytes = block->bytes;
+                store_.give(*block);
+                unlocked(lock, [&] {
+                    if (deleter != nullptr) {
+                        (*deleter)(data);
+                    } else {
+                        memory_.source()->deallocate(data, bytes, options_.alignment);
+                    }
+                });
+                continue;
+            }
+            try {
+                store_.reserve(2);
+            } catch (const std::bad_alloc&) {  // then it keeps its bytes for now
+            }
+            if (Block* const part = arena_->part_with(*block)) {
+                MappedSource& source = *arena_->mapped();
+                unlocked(lock, [&] { source.unmap(part->data, part->bytes); });
+                arena_->unmapped(*part);
+            }
+        }
+    }
+}
+
+// --- The public handles -----------------------------------------------------------------------------
+
+StreamPool Pool::on(Stream stream) const {
+    return {*this, core_of(*core_).on(stream.handle(), handle_)};
+}
+
+StreamPool::StreamPool(Pool pool, std::shared_ptr<detail::CoreFront> lane)
+    : Lender(lane.get()), pool_(std::move(pool)), lane_(std::move(lane)) {}
+
+Stream StreamPool::stream() const noexcept { return lane_of(*lane_).stream.handle; }
+
+void also_used_on(Buffer& buffer, Stream stream) {
+    if (buffer.empty()) throw InvalidArgument("an empty buffer is used by no stream");
+    Block& block = block_of(*buffer.block_);
+    block.core->also_used_on(block, stream.handle());
+    buffer.slot_ = no_slot;  // its release has to look
+}
+
+}  // namespace cistern
