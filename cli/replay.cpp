@@ -54,6 +54,38 @@ Fit parse_fit(std::string_view text) {
         "unknown fit, expected elastic, exact, best, best:MAX_WASTE or fixed:BYTES: '{}'", text));
 }
 
+/// Reads "device" or "device:1".
+Memory parse_memory(std::string_view text) {
+    const std::size_t colon = text.find(':');
+    const std::string_view name = text.substr(0, colon);
+    const int device =
+        colon == std::string_view::npos ? 0 : static_cast<int>(parse_count(text.substr(colon + 1)));
+    if (name == "device") return Memory::device(device);
+    if (name == "pinned") return Memory::pinned(device);
+    if (name == "managed") return Memory::managed(device);
+    if (text == "host") return Memory::host();
+    if (text == "simulated") return Memory::simulated();
+    throw InvalidArgument(
+        fmt::format("unknown memory, expected simulated, host, device, pinned or managed, the last "
+                    "three with a "
+                    "number if need be (device:1): '{}'",
+                    text));
+}
+
+/// Reads bytes, or "1.1x": a multiple of what the trace has live at its peak.
+void parse_max_bytes(std::string_view text, trace::ReplayOptions& options) {
+    if (!text.ends_with('x')) {
+        options.pool.max_bytes = parse_bytes(text);
+        return;
+    }
+    const char* const end = text.data() + text.size() - 1;
+    const auto [stop, error] = std::from_chars(text.data(), end, options.max_over_live);
+    if (error != std::errc() || stop != end || !(options.max_over_live > 0)) {
+        throw InvalidArgument(
+            fmt::format("expected bytes, or a multiple of the peak such as 1.1x: '{}'", text));
+    }
+}
+
 Evict parse_evict(std::string_view text) {
     if (text == "oldest") return Evict::oldest;
     if (text == "smallest") return Evict::smallest;
@@ -181,8 +213,20 @@ void add_replay(CLI::App& app) {
         ->type_name("");
     add_parsed(command, "--fit", pool.fit, parse_fit, "FIT",
                "elastic (default), exact, best, best:MAX_WASTE (a share, 0 to 1), fixed:BYTES");
-    add_parsed(command, "--max-bytes", pool.max_bytes, parse_bytes, "BYTES",
-               "Most bytes lent and idle, per pool (default unlimited)");
+    add_parsed(command, "--memory", arguments->options.memory, parse_memory, "MEMORY",
+               "simulated (default), host, device, pinned or managed; device:1 for another one");
+    command
+        .add_option_function<std::string>(
+            "--max-bytes",
+            [arguments](const std::string& text) {
+                try {
+                    parse_max_bytes(text, arguments->options);
+                } catch (const InvalidArgument& error) {
+                    throw CLI::ValidationError("--max-bytes", error.what());
+                }
+            },
+            "Most bytes lent and idle, per pool (default unlimited); 1.1x: times the trace's peak")
+        ->type_name("BYTES");
     add_parsed(command, "--max-idle-bytes", pool.max_idle_bytes, parse_bytes, "BYTES",
                fmt::format("Most bytes kept idle, per pool (default here {})",
                            text_of_bytes(pool.max_idle_bytes)));
@@ -201,7 +245,8 @@ void add_replay(CLI::App& app) {
     command.footer(
         "Runs the real pool on a memory that owns no bytes, so traces larger than this machine can "
         "be\n"
-        "played. Each pool of a trace is a pool here; peaks are of the sum over pools. BYTES may "
+        "played, or on a real one, whose bytes are not touched. Each pool of a trace is a pool "
+        "here; peaks are of the sum over pools. BYTES may "
         "end in\n"
         "KiB, MiB, GiB or TiB.\n\n"
         "Examples:\n"

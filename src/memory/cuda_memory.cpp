@@ -1,8 +1,8 @@
 // The memories of CUDA: device, pinned and managed.
 //
 // Device memory is physical handles mapped into one reserved range: mapping costs about 35 µs a handle,
-// whatever its size up to 128 MiB (H200), and only whole handles can be unmapped, so a handle has at most
-// 32 MiB. Where a device or process refuses to map, pools keep whole blocks of cuMemAlloc.
+// whatever its size up to 128 MiB (H200), and only whole handles can be unmapped, so a handle has 8 MiB, or
+// a sixteenth of a large growth. Where a device or process refuses to map, pools keep whole blocks of cuMemAlloc.
 //
 // Pinned memory is host pages, touched by several threads and registered: ten times as fast as
 // cuMemHostAlloc for the first GiB. No copy may span two registrations, so they are seams.
@@ -30,7 +30,8 @@ namespace {
 using cuda::Address, cuda::DeviceContext, cuda::Entered, cuda::Handle, cuda::Result;
 
 constexpr std::size_t unit = 2 << 20;
-constexpr std::size_t largest_handle = 32 << 20;
+constexpr std::size_t small_handle = 8 << 20, large_handle = 64 << 20;
+constexpr std::size_t handles_per_growth = 16;  // of a large one
 
 Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
 void* pointer_to(Address address) noexcept {
@@ -46,7 +47,7 @@ void copy_now(const DeviceContext& device, void* to, const void* from, std::size
 
 /// How much to map when `bytes` are needed: a share of what is held, so that many small growths are few.
 std::size_t growth_for(std::size_t bytes, std::size_t held) noexcept {
-    return std::max(bytes, std::clamp(round_down(held / 16, unit), unit, largest_handle));
+    return std::max(bytes, std::clamp(round_down(held / 64, unit), unit, small_handle));
 }
 
 /// Which segments there are, and what is known of each.
@@ -179,11 +180,13 @@ public:
     bool map(void* data, std::size_t bytes) override {
         const Entered entered(device());
         auto* const begin = static_cast<std::byte*>(data);
+        const std::size_t handle_bytes =
+            std::clamp(round_up(bytes / handles_per_growth, unit), small_handle, large_handle);
         std::size_t done = 0;
         Result result = cuda::success;
         try {
             while (done < bytes && result == cuda::success) {
-                const std::size_t part = std::min(bytes - done, largest_handle);
+                const std::size_t part = std::min(bytes - done, handle_bytes);
                 Handle handle = 0;
                 result = driver().create(&handle, part, &properties_, 0);
                 if (result != cuda::success) break;
@@ -196,7 +199,7 @@ public:
                 }
             }
         } catch (const std::bad_alloc&) {  // the last one was mapped and is not known
-            driver().unmap(address_of(begin + done), std::min(bytes - done, largest_handle));
+            driver().unmap(address_of(begin + done), std::min(bytes - done, handle_bytes));
             result = cuda::error_out_of_memory;
         }
         if (result == cuda::success) {

@@ -151,6 +151,10 @@ public:
     [[nodiscard]] std::size_t idle_bytes() const noexcept { return idle_bytes_; }
     [[nodiscard]] std::size_t idle_holes() const noexcept { return idle_holes_; }
     [[nodiscard]] const Moves& moves() const noexcept { return moves_; }
+    void count_move(std::size_t bytes) noexcept {
+        ++moves_.count;
+        moves_.bytes += bytes;
+    }
 
     /// Calls f(block) for every block of the arena, by address.
     template <class F>

@@ -238,6 +238,7 @@ void Core::now_out(Lane& lane, Block& block) noexcept {
 
 /// Asks the memory, within the limit; makes room by giving up what is idle.
 Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Lock& lock) {
+    if (splits_ && arena_->mapped() != nullptr) recycle(size, lock);
     for (;;) {
         const std::size_t room = options_.max_bytes - held_;
         const Arena::Taken taken = fetch(lane, size, room, lock);
@@ -348,12 +349,17 @@ void Core::count_grow() noexcept {
     ++grows_;
 }
 
-/// Returns which pages may be moved for a block of `size` bytes.
-Arena::Moving Core::moving(std::size_t size) noexcept {
+/// Counts the acquires since the last time towards moves.
+void Core::earn_moves() noexcept {
     const Totals now = totals();
     const std::uint64_t acquires = now.hits + now.misses;
     move_credit_ = std::min(most_credit, move_credit_ + (acquires - acquires_then_));
     acquires_then_ = acquires;
+}
+
+/// Returns which pages may be moved for a block of `size` bytes.
+Arena::Moving Core::moving(std::size_t size) noexcept {
+    earn_moves();
     const std::uint64_t price =
         size >= large_move_from ? acquires_per_large_move : acquires_per_small_move;
     if (move_credit_ < price) return Arena::Moving::none;

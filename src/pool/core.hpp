@@ -162,6 +162,7 @@ private:
     Block* take_kept(Lane& lane, std::size_t size, std::size_t type, bool thorough) noexcept;
     Attempt take_new(Lane& lane, std::size_t size, std::size_t type, Lock& lock);
     Arena::Taken fetch(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
+    void earn_moves() noexcept;
     Arena::Moving moving(std::size_t size) noexcept;
     void pay_for_moves(std::size_t size) noexcept;
     void* allocate_whole(std::size_t size, Lock& lock);
@@ -197,6 +198,7 @@ private:
     Arena::Taken map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
                           Lock& lock);
     void see_off(Lock& lock) noexcept;
+    void recycle(std::size_t size, Lock& lock);
     void record(Lane& lane) const;
     void wait_for_uses(Block& block) const noexcept;
     [[nodiscard]] bool can_go(const Lane& lane) const noexcept;

@@ -15,6 +15,7 @@ namespace cistern {
 
 namespace {
 
+constexpr std::uint64_t acquires_per_recycling = 64;
 constexpr int unfinished_looks = 8;  // at parked blocks that streams still use
 
 /// Keeps a pool, and one lane's memory in it, as long as a graph needs them.
@@ -485,6 +486,22 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
     Block& block = arena_->end_growth(growth, rest, size, coarse_now(), ++order_);
     block.holes = &lane;
     return {Outcome::done, &block, counted};
+}
+
+/// Before the pool grows beyond its peak: gives back segments that lie idle elsewhere, as many as the new
+/// block will need. That is what moving pages is on the host; here the host has to wait for their
+/// streams, so it is rare.
+void Core::recycle(std::size_t size, Lock& lock) {
+    if (held_ + size <= held_peak_) return;
+    earn_moves();
+    if (move_credit_ < acquires_per_recycling) return;
+    const std::size_t gone = arena_->drop_segments(size);
+    if (gone == 0) return;
+    held_ -= gone;
+    move_credit_ -= acquires_per_recycling;
+    arena_->count_move(gone);
+    see_off(lock);
+    store_.reserve(4);
 }
 
 /// Gives what was let go back to the driver, once no stream uses it any more.

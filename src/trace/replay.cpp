@@ -39,7 +39,7 @@ private:
 
 class Player {
 public:
-    Player(const Trace& trace, const PoolOptions& options)
+    Player(const Trace& trace, const PoolOptions& options, const std::optional<Memory>& memory)
         : trace_(trace),
           held_(trace.pools.size()),
           waste_(trace.pools.size()),
@@ -49,7 +49,7 @@ public:
             PoolOptions named = options;
             named.name = name;
             // A memory each, so that no pool ever trims another: that would move two gauges at once.
-            pools_.emplace_back(Memory::simulated(), std::move(named));
+            pools_.emplace_back(memory ? *memory : Memory::simulated(), std::move(named));
         }
     }
 
@@ -128,6 +128,15 @@ private:
     std::uint64_t live_bytes_ = 0, peak_live_bytes_ = 0;
 };
 
+std::uint64_t peak_live_bytes_of(const Trace& trace) {
+    std::uint64_t live = 0, peak = 0;
+    for (const Event& event : trace.events) {
+        live += event.kind == EventKind::acquire ? event.bytes : -event.bytes;
+        peak = std::max(peak, live);
+    }
+    return peak;
+}
+
 }  // namespace
 
 double ReplayResult::hit_rate() const noexcept {
@@ -143,7 +152,13 @@ ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
     constexpr std::size_t progress_interval = 1 << 14;
     const std::size_t per_pass = trace.events.size();
     const double total = static_cast<double>(per_pass) * static_cast<double>(options.repeat);
-    Player player(trace, options.pool);
+    PoolOptions pool = options.pool;
+    if (options.max_over_live != 0) {
+        const double most = options.max_over_live * static_cast<double>(peak_live_bytes_of(trace));
+        pool.max_bytes = static_cast<std::size_t>(most);
+        pool.max_idle_bytes = std::min(pool.max_idle_bytes, pool.max_bytes);
+    }
+    Player player(trace, pool, options.memory);
 
     const auto begin = std::chrono::steady_clock::now();
     std::uint64_t events = 0;

@@ -5,11 +5,12 @@
 //     const ReplayResult result = replay(read_trace("steps.csv.gz"), {.pool = {.fit = ExactFit{}}});
 //
 // Each pool named in the trace becomes a pool of its own, all with the same options. Streams are
-// ignored: the simulated memory is used in the order of the host.
+// ignored: buffers are used in the order of the host, or of the default stream.
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "cistern/pool.hpp"
 #include "trace/reader.hpp"
@@ -17,8 +18,10 @@
 namespace cistern::trace {
 
 struct ReplayOptions {
-    PoolOptions pool;                      // for each pool; the name is taken from the trace
-    std::size_t repeat = 1;                // how often to play the trace, in the same pools
+    PoolOptions pool;              // for each pool; the name is taken from the trace
+    std::optional<Memory> memory;  // a real one; its pages are not touched
+    double max_over_live = 0;      // max_bytes as a multiple of the trace's peak; 0: as given
+    std::size_t repeat = 1;        // how often to play the trace, in the same pools
     std::function<void(double)> progress;  // called now and then with the fraction done
 };
 
