@@ -16,9 +16,9 @@
 
 namespace [[gnu::visibility("default")]] cistern {
 
+class Core;
 class Lender;
 class Pool;
-class Stream;
 
 class Buffer {
 public:
@@ -57,7 +57,7 @@ public:
 private:
     friend class Lender;
     friend class Pool;
-    friend void also_used_on(Buffer& buffer, Stream stream);
+    friend class Core;
     [[gnu::always_inline]] Buffer(const detail::CoreFront& core,
                                   const detail::Loan& loan) noexcept {
         if (loan.block == nullptr) return;

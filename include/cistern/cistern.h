@@ -102,7 +102,7 @@ CISTERN_API cistern_status cistern_options_typed_best_fit(cistern_options* optio
 
 /* --- Pools -------------------------------------------------------------------------------------- */
 
-/* Makes a pool on host memory. Null options are the defaults. Returns 0 on error. */
+/* Makes a pool on host memory; cistern_pool_create_on makes others. Null options are the defaults. Returns 0 on error. */
 CISTERN_API cistern_pool cistern_pool_create(const cistern_options* options);
 /* Ends the handle. Idle bytes go at once; buffers on loan stay valid and are released as ever. Free
  * what cistern_malloc lent before: afterwards there is no pool to give it back to. */
@@ -199,6 +199,36 @@ CISTERN_API void* cistern_realloc(cistern_pool pool, void* data, size_t bytes);
 CISTERN_API cistern_status cistern_free(cistern_pool pool, void* data);
 /* Returns how many bytes at `data` the holder may use, 0 on error. */
 CISTERN_API size_t cistern_usable_size(cistern_pool pool, const void* data);
+
+/* --- CUDA --------------------------------------------------------------------------------------- */
+
+enum { /* memories */
+       CISTERN_HOST = 0,
+       CISTERN_PINNED = 1, /* page-locked host memory */
+       CISTERN_DEVICE = 2,
+       CISTERN_MANAGED = 3
+};
+
+/* Returns 1 if there is a CUDA driver with a device, else 0. The driver is looked for at run time. */
+CISTERN_API int cistern_cuda_available(void);
+/* As cistern_pool_create and cistern_default_pool, on another memory; the device is a number from 0.
+ * CISTERN_UNAVAILABLE where there is none; the message says why. */
+CISTERN_API cistern_pool cistern_pool_create_on(int32_t memory, int32_t device,
+                                                const cistern_options* options);
+CISTERN_API cistern_pool cistern_default_pool_on(int32_t memory, int32_t device);
+
+/* Lends in the order of a CUDA stream (cudaStream_t or CUstream; null is the default stream): the
+ * buffer may be released while work on it is still running there. The stream may be destroyed at any
+ * time. */
+CISTERN_API cistern_buffer cistern_acquire_on(cistern_pool pool, size_t bytes, void* stream);
+/* Says that work on another stream uses a buffer too: its bytes wait for that. */
+CISTERN_API cistern_status cistern_also_used_on(cistern_buffer buffer, void* stream);
+
+/* Bare pointers from the process's pool of a device, in stream order: with the signatures that
+ * PyTorch's pluggable allocator asks for. Null on error; null and zero bytes are nothing to do. */
+CISTERN_API void* cistern_cuda_malloc(ptrdiff_t bytes, int device, void* stream);
+CISTERN_API void cistern_cuda_free(void* data, ptrdiff_t bytes, int device, void* stream);
+CISTERN_API void cistern_cuda_used_on(void* data, void* stream);
 
 /* --- Keyed pools -------------------------------------------------------------------------------- */
 

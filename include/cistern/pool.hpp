@@ -209,14 +209,15 @@ private:
     friend struct detail::Interop;  // the C ABI and the allocators
     Buffer of_type(std::size_t bytes, std::size_t type);
     [[nodiscard]] bool lent(const Buffer& buffer) const noexcept;
+    [[nodiscard]] StreamPool on_any(void* stream) const;
 
     std::shared_ptr<detail::CoreFront> handle_;  // the last copy lets the pool go
 };
 
 /// The process's pool on host memory. Lives until the process ends.
 Pool& default_pool();
-/// The process's pool on this kind of memory. Throws Unavailable where there is none.
-Pool& default_pool(MemoryKind kind);
+/// The process's pool on this kind of memory, of this device. Throws Unavailable where there is none.
+Pool& default_pool(MemoryKind kind, int device = 0);
 
 std::ostream& operator<<(std::ostream& out, const Pool& pool);
 

@@ -153,11 +153,14 @@ cistern_status cistern_options_typed_best_fit(cistern_options* options, size_t s
     return write_options(presets::typed_best_fit(), options, size);
 }
 
+PoolOptions detail::read_options(const cistern_options* options) {
+    if (options == nullptr) return {};
+    return from_c(detail::read_struct(options, to_c({}), "cistern_options"));
+}
+
 cistern_pool cistern_pool_create(const cistern_options* options) {
     return call([&] {
-        if (options == nullptr) return PoolTable::instance().add(Pool());
-        const cistern_options read = detail::read_struct(options, to_c({}), "cistern_options");
-        return PoolTable::instance().add(Pool(Memory::host(), from_c(read)));
+        return PoolTable::instance().add(Pool(Memory::host(), detail::read_options(options)));
     });
 }
 
@@ -170,7 +173,7 @@ cistern_pool cistern_default_pool() {
 
 cistern_status cistern_pool_destroy(cistern_pool pool) {
     return status_of([&] {
-        if (pool != 0 && *visit_pool(pool) == default_pool()) {
+        if (pool != 0 && detail::is_default(*visit_pool(pool))) {
             throw InvalidArgument("the default pool cannot be destroyed");
         }
         PoolTable::instance().remove(pool);

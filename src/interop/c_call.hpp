@@ -17,6 +17,11 @@ namespace cistern::detail {
 using PoolTable = Table<Pool, HandleKind::pool>;
 inline PoolTable::Visit visit_pool(cistern_pool pool) { return PoolTable::instance().visit(pool); }
 
+/// Reads what a C caller filled in; the defaults for null.
+PoolOptions read_options(const cistern_options* options);
+/// Whether a pool is one of the process's.
+bool is_default(const Pool& pool);
+
 struct LastError {
     cistern_status code = CISTERN_OK;
     const char* text = "";

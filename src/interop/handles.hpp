@@ -82,6 +82,15 @@ public:
         return read(std::as_const(place_of(shard, handle).buffer));
     }
 
+    /// Calls change(buffer), while the buffer cannot be released. Throws InvalidHandle.
+    template <class Change>
+    void change(std::uint64_t number, Change&& change) {
+        const Handle handle = Handle::from(number);
+        Shard& shard = shard_of(handle);
+        const std::scoped_lock hold(shard.lock);
+        change(place_of(shard, handle).buffer);
+    }
+
     void lock() noexcept;  // for fork
     void unlock() noexcept;
 

@@ -101,6 +101,14 @@ void put_in(Loans::node_type&& loan) noexcept {
     shard.make_room();
 }
 
+void* remember_at(void* data, Buffer&& buffer) {
+    Shard& shard = shard_of(data);
+    const std::scoped_lock hold(shard.lock);
+    shard.loans.emplace(data, std::move(buffer));
+    shard.make_room();
+    return data;
+}
+
 void* grow(Pool& pool, void* data, std::size_t bytes) {
     Loans::node_type loan = take_out(pool, data);
     Buffer& buffer = loan.mapped();
@@ -136,11 +144,33 @@ void* lend(Pool& pool, std::size_t bytes, std::size_t alignment, bool zeroed) {
     Buffer buffer = zeroed ? pool.acquire_zeroed(asked) : pool.acquire(asked);
     const auto address = reinterpret_cast<std::uintptr_t>(buffer.data());
     auto* const data = static_cast<std::byte*>(buffer.data()) + (-address & (alignment - 1));
+    return remember_at(data, std::move(buffer));
+}
+
+void* remember(Buffer&& buffer) {
+    void* const data = buffer.data();
+    return remember_at(data, std::move(buffer));
+}
+
+Buffer recall(const void* data) noexcept {
     Shard& shard = shard_of(data);
     const std::scoped_lock hold(shard.lock);
-    shard.loans.emplace(data, std::move(buffer));
-    shard.make_room();
-    return data;
+    Loans::node_type loan = shard.loans.extract(data);
+    return loan.empty() ? Buffer() : std::move(loan.mapped());
+}
+
+void visit_loan(const void* data, const std::function<void(Buffer&)>& use) {
+    Buffer buffer = recall(data);
+    if (buffer.empty()) {
+        throw InvalidArgument("nothing is lent at this address: " + text_of_address(data));
+    }
+    try {
+        use(buffer);
+    } catch (...) {
+        remember(std::move(buffer));
+        throw;
+    }
+    remember(std::move(buffer));
 }
 
 void take_back(const Pool& pool, void* data) { take_out(pool, data); }
@@ -155,7 +185,7 @@ std::size_t usable_bytes(const Pool& pool, const void* data) {
 void* resize(Pool& pool, void* data, std::size_t bytes) {
     const std::size_t usable = usable_bytes(pool, data);
     if (bytes > usable) return grow(pool, data, bytes);
-    if (bytes >= usable / 2) return data;
+    if (bytes >= usable / 2 || !pool.memory().host_accessible()) return data;
     void* moved = nullptr;
     try {
         moved = lend(pool, bytes, smallest_grain, false);
@@ -171,11 +201,6 @@ void* allocate_from(Pool& pool, std::size_t bytes, std::size_t alignment) {
     return lend(pool, bytes, alignment, false);
 }
 
-void deallocate_to(Pool&, void* data, std::size_t, std::size_t) noexcept {
-    Loans::node_type loan;  // released once the shard's lock is free
-    Shard& shard = shard_of(data);
-    const std::scoped_lock hold(shard.lock);
-    loan = shard.loans.extract(data);
-}
+void deallocate_to(Pool&, void* data, std::size_t, std::size_t) noexcept { recall(data); }
 
 }  // namespace cistern::detail

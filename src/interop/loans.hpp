@@ -2,9 +2,11 @@
 // Loans that their holders know by a bare address: behind standard allocators and the C ABI.
 
 #include <cstddef>
+#include <functional>
 
 #include "cistern/buffer.hpp"
 #include "cistern/pool.hpp"
+#include "cistern/stream.hpp"
 
 namespace cistern::detail {
 
@@ -14,6 +16,8 @@ struct Interop {
     static Buffer acquire(Pool& pool, std::size_t bytes, std::size_t type) {
         return pool.of_type(bytes, type);
     }
+    /// Opens the lane of a stream that nobody vouches for: it may be destroyed at any time.
+    static StreamPool on_any(const Pool& pool, void* stream);
     static bool lent_by(const Pool& pool, const Buffer& buffer) noexcept {
         return pool.lent(buffer);
     }
@@ -22,6 +26,12 @@ struct Interop {
 /// Lends bytes at a multiple of `alignment` and remembers the loan by its address. Throws
 /// OutOfMemory, or InvalidArgument for an alignment that is no power of two.
 void* lend(Pool& pool, std::size_t bytes, std::size_t alignment, bool zeroed);
+
+/// Remembers a loan by its address, which is returned; gives it up again, an empty buffer if there is
+/// none; and calls use(buffer) if there is one.
+void* remember(Buffer&& buffer);
+Buffer recall(const void* data) noexcept;
+void visit_loan(const void* data, const std::function<void(Buffer&)>& use);
 
 /// Each throws InvalidArgument, changing nothing, if nothing is lent at `data` by this pool.
 void take_back(const Pool& pool, void* data);

@@ -41,7 +41,7 @@ StreamInfo Streams::look_at(void* stream) const {
     }
     StreamInfo info;
     info.handle = stream;
-    info.per_thread = is_per_thread(stream);
+    info.fleeting = is_per_thread(stream);
     unsigned long long id = 0;
     check("not a stream", driver().stream_id(static_cast<Stream>(stream), &id));
     info.id = id;

@@ -13,7 +13,7 @@ struct StreamInfo {
     std::uint64_t id = 0;       // of this stream alone, while the process lives
     std::uint64_t capture = 0;  // which capture it is part of; 0 for none
     void* graph = nullptr;      // that is being captured
-    bool per_thread = false;    // the handle names another stream on every thread
+    bool fleeting = false;      // to others, or later, the handle may name another stream or none
 };
 
 class StreamOrder {

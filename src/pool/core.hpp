@@ -120,9 +120,14 @@ public:
 
     /// Returns the lane of a stream; the last copy closes it. Throws Unavailable if the memory knows no
     /// streams, InvalidArgument, DeviceError.
+    /// `fleeting`: the stream may be destroyed before the lane is closed.
     std::shared_ptr<detail::CoreFront> on(void* stream,
-                                          const std::shared_ptr<detail::CoreFront>& handle);
-    void also_used_on(Block& block, void* stream);
+                                          const std::shared_ptr<detail::CoreFront>& handle,
+                                          bool fleeting = false);
+    /// Throws InvalidArgument if the memory knows no streams, or this one is another device's.
+    [[nodiscard]] static StreamInfo look_at(const Buffer& buffer, void* stream);
+    /// Says that work on a stream uses a buffer too.
+    static void mark_used(Buffer& buffer, const StreamInfo& stream);
 
     void adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter);
     std::size_t trim(std::size_t keep_idle_bytes);
@@ -181,6 +186,7 @@ private:
     static void retire(detail::CoreFront* front) noexcept;
 
     // streams.cpp: lanes
+    [[nodiscard]] const StreamOrder& order_of_streams() const;
     [[nodiscard]] Lane& settled() noexcept { return settled_ ? *settled_ : main_; }
     void close(Lane& lane) noexcept;
     void shut(Lane& lane, Lock& lock) noexcept;

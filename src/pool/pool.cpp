@@ -2,7 +2,8 @@
 
 #include "cistern/pool.hpp"
 
-#include <array>
+#include <map>
+#include <mutex>
 #include <ostream>
 #include <utility>
 
@@ -91,15 +92,20 @@ Memory Buffer::memory() const {
 
 Pool& default_pool() { return default_pool(MemoryKind::host); }
 
-Pool& default_pool(MemoryKind kind) {
-    if (kind != MemoryKind::host) {
-        constexpr std::array names = {"host", "pinned", "device", "managed"};
-        throw Unavailable(std::string("this build has no memory of that kind: ") +
-                          names.at(static_cast<std::size_t>(kind)));
-    }
-    // Never destroyed: statics may hold its buffers.
-    static auto* const pool = new Pool(Memory::host(), PoolOptions{.name = "default"});
-    return *pool;
+Pool& default_pool(MemoryKind kind, int device) {
+    // Never destroyed: statics may hold their buffers.
+    static auto* const host = new Pool(Memory::host(), PoolOptions{.name = "default"});
+    if (kind == MemoryKind::host) return *host;
+    static std::mutex lock;
+    static auto* const others = new std::map<std::pair<MemoryKind, int>, Pool>;
+    const std::scoped_lock hold(lock);
+    const auto found = others->find({kind, device});
+    if (found != others->end()) return found->second;
+    const Memory memory = kind == MemoryKind::device   ? Memory::device(device)
+                          : kind == MemoryKind::pinned ? Memory::pinned(device)
+                                                       : Memory::managed(device);
+    const PoolOptions options{.name = "default " + memory.name()};
+    return others->emplace(std::pair{kind, device}, Pool(memory, options)).first->second;
 }
 
 std::ostream& operator<<(std::ostream& out, const Pool& pool) {

@@ -75,13 +75,18 @@ Lane* Core::find_lane(const StreamInfo& stream) const noexcept {
     return nullptr;
 }
 
-std::shared_ptr<detail::CoreFront> Core::on(void* stream,
-                                            const std::shared_ptr<detail::CoreFront>& handle) {
+const StreamOrder& Core::order_of_streams() const {
     if (streams_ == nullptr) {
         throw InvalidArgument("memory '" + memory_.name() + "' is used in no stream's order");
     }
+    return *streams_;
+}
+
+std::shared_ptr<detail::CoreFront> Core::on(void* stream,
+                                            const std::shared_ptr<detail::CoreFront>& handle,
+                                            bool fleeting) {
     Bereaved::instance().let_go();
-    const StreamInfo info = streams_->look_at(stream);
+    const StreamInfo info = order_of_streams().look_at(stream);
     Lock lock(lock_);
     Lane* lane = find_lane(info);
     if (lane == nullptr) {
@@ -110,14 +115,15 @@ std::shared_ptr<detail::CoreFront> Core::on(void* stream,
     Lane* lost = nullptr;  // its stream was destroyed: another one has the handle
     for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
         const bool same = other->open && other->stream.handle == info.handle &&
-                          !other->captured() && !info.per_thread;
+                          !other->captured() && !info.fleeting;
         if (same && other->stream.id != info.id && other != &main_) lost = other;
     }
+    if (fleeting && lane != &main_) lane->stream.fleeting = true;
     ++lane->handles;
     const bool is_new = !lane->open;
     lane->open = true;
     if (lost != nullptr) {
-        lost->stream.per_thread = true;  // so that nobody asks the stream itself
+        lost->stream.fleeting = true;  // so that nobody asks the stream itself
         shut(*lost, lock);
     }
     if (is_new && lane->captured()) ++lane->handles;  // the graph's
@@ -162,7 +168,7 @@ void Core::graph_gone(Lane& lane) noexcept {
 
 /// Records a mark of all that a lane's stream has been given. The lock is free.
 void Core::record(Lane& lane) const {
-    if (lane.stream.per_thread || lane.captured() || !streams_->record(lane.event, lane.stream)) {
+    if (lane.stream.fleeting || lane.captured() || !streams_->record(lane.event, lane.stream)) {
         streams_->record_all(lane.event);
     }
 }
@@ -178,7 +184,7 @@ void Core::shut(Lane& lane, Lock& lock) noexcept {
             }
         });
     }
-    if (lane.handles != 0 && !lane.stream.per_thread) return;  // somebody has opened it again
+    if (lane.handles != 0 && !lane.stream.fleeting) return;  // somebody has opened it again
     {
         const Seizure seizure(*this);
         for (ThreadMagazine* m = magazines_.first(); m != nullptr;) {
@@ -249,7 +255,7 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
     const Busy busy_from(from), busy_to(to);
     const bool open = from.open;
     return unlocked(lock, [&] {
-        if (open && from.stream.per_thread) {
+        if (open && from.stream.fleeting) {
             streams_->record_all(from.event);
         } else if (open && !streams_->record(from.event, from.stream)) {
             return false;
@@ -330,17 +336,20 @@ void Core::wait_on_host(Lane& lane, Lock& lock) noexcept {
 
 // --- Blocks that other streams use too --------------------------------------------------------------
 
-void Core::also_used_on(Block& block, void* stream) {
-    if (streams_ == nullptr) {
-        throw InvalidArgument("memory '" + memory_.name() + "' is used in no stream's order");
-    }
-    const StreamInfo info = streams_->look_at(stream);
-    const Lock lock(lock_);
+StreamInfo Core::look_at(const Buffer& buffer, void* stream) {
+    if (buffer.empty()) throw InvalidArgument("an empty buffer is used by no stream");
+    return block_of(*buffer.block_).core->order_of_streams().look_at(stream);
+}
+
+void Core::mark_used(Buffer& buffer, const StreamInfo& stream) {
+    Block& block = block_of(*buffer.block_);
+    const Lock lock(block.core->lock_);
     if (block.uses == nullptr) block.uses = new Uses;
     auto& uses = block.uses->streams;
-    const auto same = [&](const StreamInfo& use) { return use.id == info.id; };
-    if (std::none_of(uses.begin(), uses.end(), same)) uses.push_back(info);
+    const auto same = [&](const StreamInfo& use) { return use.id == stream.id; };
+    if (std::none_of(uses.begin(), uses.end(), same)) uses.push_back(stream);
     block.uses->events.reserve(uses.size() + 1);
+    buffer.slot_ = no_slot;  // its release has to look
 }
 
 /// What a release asks of the driver: to wipe, to mark what the streams have been given.
@@ -365,7 +374,7 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
             auto& events = block.uses->events;
             const auto mark = [&](const StreamInfo& stream, bool gone) {
                 events.push_back(streams_->make_event());
-                if (gone || stream.per_thread || !streams_->record(events.back(), stream)) {
+                if (gone || stream.fleeting || !streams_->record(events.back(), stream)) {
                     streams_->record_all(events.back());
                 }
             };
@@ -564,16 +573,17 @@ StreamPool Pool::on(Stream stream) const {
     return {*this, core_of(*core_).on(stream.handle(), handle_)};
 }
 
+StreamPool Pool::on_any(void* stream) const {
+    return {*this, core_of(*core_).on(stream, handle_, true)};
+}
+
 StreamPool::StreamPool(Pool pool, std::shared_ptr<detail::CoreFront> lane)
     : Lender(lane.get()), pool_(std::move(pool)), lane_(std::move(lane)) {}
 
 Stream StreamPool::stream() const noexcept { return lane_of(*lane_).stream.handle; }
 
 void also_used_on(Buffer& buffer, Stream stream) {
-    if (buffer.empty()) throw InvalidArgument("an empty buffer is used by no stream");
-    Block& block = block_of(*buffer.block_);
-    block.core->also_used_on(block, stream.handle());
-    buffer.slot_ = no_slot;  // its release has to look
+    Core::mark_used(buffer, Core::look_at(buffer, stream.handle()));
 }
 
 }  // namespace cistern

@@ -1,0 +1,177 @@
+// The C ABI on CUDA's memories, and the hooks that others' allocators call.
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "cistern/cistern.h"
+#include "cistern/stream.hpp"
+#include "interop/c_call.hpp"
+#include "interop/loans.hpp"
+#include "memory/stream_order.hpp"
+#include "pool/core.hpp"
+
+namespace cistern::detail {
+
+StreamPool Interop::on_any(const Pool& pool, void* stream) { return pool.on_any(stream); }
+
+namespace {
+
+Memory memory_of(std::int32_t kind, std::int32_t device) {
+    switch (kind) {
+        case CISTERN_HOST:
+            return Memory::host();
+        case CISTERN_PINNED:
+            return Memory::pinned(device);
+        case CISTERN_DEVICE:
+            return Memory::device(device);
+        case CISTERN_MANAGED:
+            return Memory::managed(device);
+        default:
+            throw InvalidArgument("there is no such memory: " + std::to_string(kind));
+    }
+}
+
+static_assert(static_cast<int>(MemoryKind::pinned) == CISTERN_PINNED &&
+              static_cast<int>(MemoryKind::device) == CISTERN_DEVICE &&
+              static_cast<int>(MemoryKind::managed) == CISTERN_MANAGED);
+
+/// Handles of the process's pools, by kind and device.
+class Defaults {
+public:
+    std::uint64_t handle(std::int32_t kind, std::int32_t device) {
+        const std::scoped_lock hold(lock_);
+        if (const auto found = handles_.find({kind, device}); found != handles_.end()) {
+            return found->second;
+        }
+        memory_of(kind, device);  // refuses what does not exist
+        const Pool& pool = default_pool(static_cast<MemoryKind>(kind), device);
+        const std::uint64_t handle = PoolTable::instance().add(pool);
+        handles_.emplace(std::pair{kind, device}, handle);
+        pools_.push_back(pool);
+        return handle;
+    }
+    bool contains(const Pool& pool) {
+        const std::scoped_lock hold(lock_);
+        for (const Pool& known : pools_) {
+            if (known == pool) return true;
+        }
+        return pool == default_pool();
+    }
+    static Defaults& instance() {
+        static auto* const all = new Defaults;
+        return *all;
+    }
+
+private:
+    std::mutex lock_;
+    std::map<std::pair<std::int32_t, std::int32_t>, std::uint64_t> handles_;
+    std::vector<Pool> pools_;
+};
+
+const StreamOrder& order_of(const Memory& memory) {
+    const auto* const order = dynamic_cast<const StreamOrder*>(memory.source().get());
+    if (order != nullptr) return *order;
+    throw InvalidArgument("memory '" + memory.name() + "' is used in no stream's order");
+}
+
+/// Lanes that callers without a StreamPool use: kept open, because the next call comes soon. Streams may
+/// come and go meanwhile; a lane is known by its stream's number, which no other ever has.
+class OpenLanes {
+public:
+    Buffer acquire(const Pool& pool, std::size_t bytes, void* stream) {
+        const StreamInfo info = order_of(pool.memory()).look_at(stream);
+        if (info.capture != 0) return Interop::on_any(pool, stream).acquire(bytes);
+        StreamPool& lane = recent(pool, info.id, stream);
+        return lane.acquire(bytes);
+    }
+    static OpenLanes& instance() {
+        static auto* const all = new OpenLanes;
+        return *all;
+    }
+
+private:
+    struct Lane {
+        std::uint64_t stream;
+        StreamPool pool;
+    };
+    static constexpr std::size_t most_kept = 64;
+
+    /// Returns this thread's copy of the handle, which keeps the lane open.
+    static StreamPool& recent(const Pool& pool, std::uint64_t id, void* stream) {
+        thread_local std::vector<Lane> lanes;
+        for (Lane& lane : lanes) {
+            if (lane.stream == id && lane.pool.pool() == pool) return lane.pool;
+        }
+        if (lanes.size() == most_kept) lanes.erase(lanes.begin());
+        lanes.push_back({id, Interop::on_any(pool, stream)});
+        return lanes.back().pool;
+    }
+};
+
+}  // namespace
+
+bool is_default(const Pool& pool) { return Defaults::instance().contains(pool); }
+
+}  // namespace cistern::detail
+
+using namespace cistern;
+using detail::call;
+using detail::status_of;
+using detail::visit_pool;
+
+int cistern_cuda_available() { return cuda_available() ? 1 : 0; }
+
+cistern_pool cistern_pool_create_on(int32_t memory, int32_t device,
+                                    const cistern_options* options) {
+    return call([&] {
+        return detail::PoolTable::instance().add(
+            Pool(detail::memory_of(memory, device), detail::read_options(options)));
+    });
+}
+
+cistern_pool cistern_default_pool_on(int32_t memory, int32_t device) {
+    if (memory == CISTERN_HOST) return cistern_default_pool();
+    return call([&] { return detail::Defaults::instance().handle(memory, device); });
+}
+
+cistern_buffer cistern_acquire_on(cistern_pool pool, size_t bytes, void* stream) {
+    return call([&] {
+        const auto visit = visit_pool(pool);
+        return detail::BufferTable::instance().add(
+            detail::OpenLanes::instance().acquire(*visit, bytes, stream));
+    });
+}
+
+cistern_status cistern_also_used_on(cistern_buffer buffer, void* stream) {
+    return status_of([&] {
+        auto& table = detail::BufferTable::instance();
+        const Memory memory = table.read(buffer, [](const Buffer& lent) { return lent.memory(); });
+        const StreamInfo info = detail::order_of(memory).look_at(stream);
+        table.change(buffer, [&](Buffer& lent) { Core::mark_used(lent, info); });
+    });
+}
+
+void* cistern_cuda_malloc(ptrdiff_t bytes, int device, void* stream) {
+    return call([&]() -> void* {
+        if (bytes < 0) throw InvalidArgument("bytes are negative: " + std::to_string(bytes));
+        if (bytes == 0) return nullptr;
+        const Pool& pool = default_pool(MemoryKind::device, device);
+        return detail::remember(
+            detail::OpenLanes::instance().acquire(pool, static_cast<std::size_t>(bytes), stream));
+    });
+}
+
+void cistern_cuda_free(void* data, ptrdiff_t, int, void*) {
+    status_of([&] {
+        if (data != nullptr && detail::recall(data).empty()) {
+            throw InvalidArgument("nothing is lent at this address");
+        }
+    });
+}
+
+void cistern_cuda_used_on(void* data, void* stream) {
+    status_of(
+        [&] { detail::visit_loan(data, [&](Buffer& buffer) { also_used_on(buffer, stream); }); });
+}
