@@ -31,6 +31,16 @@ Capture capture_of(const Driver& driver, void* stream) noexcept {
 
 StreamInfo Streams::look_at(void* stream) const {
     const Entered entered(device_);
+    StreamInfo info;
+    info.handle = stream;
+    info.fleeting = is_per_thread(stream);
+    if (const Capture capture = capture_of(driver(), stream); capture.status != 0) {
+        // The driver refuses all other questions now; within a capture the handle tells streams apart.
+        info.id = reinterpret_cast<std::uintptr_t>(stream);
+        info.capture = capture.id;
+        info.graph = capture.graph;
+        return info;
+    }
     if (!is_legacy(stream) && !is_per_thread(stream)) {
         Context context = nullptr;
         check("not a stream", driver().stream_context(static_cast<Stream>(stream), &context));
@@ -39,16 +49,9 @@ StreamInfo Streams::look_at(void* stream) const {
                                   std::to_string(device_.ordinal()));
         }
     }
-    StreamInfo info;
-    info.handle = stream;
-    info.fleeting = is_per_thread(stream);
     unsigned long long id = 0;
     check("not a stream", driver().stream_id(static_cast<Stream>(stream), &id));
     info.id = id;
-    if (const Capture capture = capture_of(driver(), stream); capture.status != 0) {
-        info.capture = capture.id;
-        info.graph = capture.graph;
-    }
     return info;
 }
 

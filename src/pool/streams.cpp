@@ -474,6 +474,7 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
     if (growth.outcome != Outcome::done) return {growth.outcome, nullptr, growth.new_bytes};
     const std::size_t counted = growth.new_bytes - slack;
     held_ += counted;
+    held_peak_ = std::max(held_peak_, held_);
     if (!growth.backed) {
         const std::size_t spare = growth.spare != nullptr ? growth.spare->bytes : 0;
         void* const data = growth.fresh->data;

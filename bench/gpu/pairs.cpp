@@ -1,0 +1,53 @@
+// Acquire and release of device memory on one stream: the host's cost alone.
+
+#include "cases.hpp"
+#include "cases/pair.hpp"
+#include "cistern/stream.hpp"
+#include "sources/floor.hpp"
+#include "timing.hpp"
+
+namespace bench {
+
+nlohmann::ordered_json device_pairs(const Device&) {
+    const StreamOf stream;
+    cistern::Pool pool(cistern::Memory::device());
+    cistern::StreamPool lane = pool.on(stream.get());
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const std::size_t bytes : {std::size_t{1} << 10, std::size_t{1} << 20,
+                                    std::size_t{64} << 20, std::size_t{1} << 30}) {
+        Floor floor(64);
+        const auto async = [&](std::size_t count) {
+            for (; count != 0; --count) {
+                CUdeviceptr data = 0;
+                BENCH_CHECK(cuMemAllocAsync(&data, bytes, stream.get()));
+                BENCH_CHECK(cuMemFreeAsync(data, stream.get()));
+            }
+        };
+        const auto plain = [&](std::size_t count) {
+            for (; count != 0; --count) {
+                CUdeviceptr data = 0;
+                BENCH_CHECK(cuMemAlloc(&data, bytes));
+                BENCH_CHECK(cuMemFree(data));
+            }
+        };
+        const std::vector<double> ns =
+            best_of({{200'000, [&](std::size_t count) { run_pairs(floor, bytes, count); }},
+                     {200'000, [&](std::size_t count) { run_pairs(lane, bytes, count); }},
+                     {200'000, [&](std::size_t count) { run_pairs(pool, bytes, count); }},
+                     {2'000, async},
+                     {10, plain}},
+                    20);
+        BENCH_CHECK(cuCtxSynchronize());
+        pool.trim();
+        rows.push_back({{"bytes", bytes},
+                        {"floor_ns", ns[0]},
+                        {"cistern_ns", ns[1]},
+                        {"cistern_default_stream_ns", ns[2]},
+                        {"cuMemAllocAsync_ns", ns[3]},
+                        {"cuMemAlloc_ns", ns[4]},
+                        {"cistern_over_floor", ns[1] / ns[0]}});
+    }
+    return rows;
+}
+
+}  // namespace bench
