@@ -2,6 +2,7 @@
 
 #include "cases.hpp"
 #include "cases/pair.hpp"
+#include "cistern/cistern.h"
 #include "cistern/stream.hpp"
 #include "sources/floor.hpp"
 #include "timing.hpp"
@@ -23,6 +24,13 @@ nlohmann::ordered_json device_pairs(const Device&) {
                 BENCH_CHECK(cuMemFreeAsync(data, stream.get()));
             }
         };
+        const auto hook = [&](std::size_t count) {
+            for (; count != 0; --count) {
+                void* const data =
+                    cistern_cuda_malloc(static_cast<std::ptrdiff_t>(bytes), 0, stream.get());
+                cistern_cuda_free(data, static_cast<std::ptrdiff_t>(bytes), 0, stream.get());
+            }
+        };
         const auto plain = [&](std::size_t count) {
             for (; count != 0; --count) {
                 CUdeviceptr data = 0;
@@ -34,17 +42,20 @@ nlohmann::ordered_json device_pairs(const Device&) {
             best_of({{200'000, [&](std::size_t count) { run_pairs(floor, bytes, count); }},
                      {200'000, [&](std::size_t count) { run_pairs(lane, bytes, count); }},
                      {200'000, [&](std::size_t count) { run_pairs(pool, bytes, count); }},
+                     {20'000, hook},
                      {2'000, async},
                      {10, plain}},
                     20);
         BENCH_CHECK(cuCtxSynchronize());
         pool.trim();
+        cistern::default_pool(cistern::MemoryKind::device).trim();
         rows.push_back({{"bytes", bytes},
                         {"floor_ns", ns[0]},
                         {"cistern_ns", ns[1]},
                         {"cistern_default_stream_ns", ns[2]},
-                        {"cuMemAllocAsync_ns", ns[3]},
-                        {"cuMemAlloc_ns", ns[4]},
+                        {"cistern_hook_ns", ns[3]},
+                        {"cuMemAllocAsync_ns", ns[4]},
+                        {"cuMemAlloc_ns", ns[5]},
                         {"cistern_over_floor", ns[1] / ns[0]}});
     }
     return rows;

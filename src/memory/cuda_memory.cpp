@@ -2,7 +2,7 @@
 //
 // Device memory is physical handles mapped into one reserved range: mapping costs about 35 µs a handle,
 // whatever its size up to 128 MiB (H200), and only whole handles can be unmapped, so a handle has 8 MiB, or
-// a sixteenth of a large growth. Where a device or process refuses to map, pools keep whole blocks of cuMemAlloc.
+// 1/64 of a large growth. Where a device or process refuses to map, pools keep whole blocks of cuMemAlloc.
 //
 // Pinned memory is host pages, touched by several threads and registered: ten times as fast as
 // cuMemHostAlloc for the first GiB. No copy may span two registrations, so they are seams.

@@ -30,6 +30,7 @@ constexpr std::size_t largest_to_save = 4 << 20;
 // For a large block, what this thread released is joined first: fewer, larger holes.
 constexpr std::size_t join_from = 1 << 20;
 
+constexpr std::size_t device_grain = 256;
 constexpr std::size_t largest_request = PTRDIFF_MAX / 2;
 
 std::uint64_t next_serial() noexcept {
@@ -62,7 +63,9 @@ Core::Core(Memory memory, PoolOptions options)
     }
     check_options(options_);
     if (options_.name.empty()) options_.name = "pool " + std::to_string(serial_);
-    options_.alignment = std::max(options_.alignment, smallest_grain);
+    // Kernels load fastest, and libraries choose their kernels, by what cudaMalloc promises.
+    const bool on_device = streams_ != nullptr && !streams_->host_uses();
+    options_.alignment = std::max(options_.alignment, on_device ? device_grain : smallest_grain);
     main_.grain_mask = options_.alignment - 1;
     lanes_.push_back(main_);
     if (streams_ != nullptr && !streams_->host_uses()) {
@@ -199,7 +202,7 @@ Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, st
     }
     store_.reserve(4);
     if (magazine != nullptr && size >= join_from) flush(*magazine, class_for(join_from));
-    Block* block = take_kept(lane, size, type, false);
+    Block* block = take_kept(lane, size, type, streams_ != nullptr && size >= join_from);
     if (block == nullptr) {
         flush_before_growing(magazine, size);
         if (parked_blocks_ != 0) unpark(false, lock);

@@ -104,7 +104,8 @@ Pool& default_pool(MemoryKind kind, int device) {
     const Memory memory = kind == MemoryKind::device   ? Memory::device(device)
                           : kind == MemoryKind::pinned ? Memory::pinned(device)
                                                        : Memory::managed(device);
-    const PoolOptions options{.name = "default " + memory.name()};
+    // As aligned as what PyTorch's own allocator returns: some of its kernels are chosen by that.
+    const PoolOptions options{.name = "default " + memory.name(), .alignment = 512};
     return others->emplace(std::pair{kind, device}, Pool(memory, options)).first->second;
 }
 

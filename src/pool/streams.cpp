@@ -15,7 +15,7 @@ namespace cistern {
 
 namespace {
 
-constexpr std::uint64_t acquires_per_recycling = 64;
+constexpr std::uint64_t acquires_per_recycling = 256;
 constexpr int unfinished_looks = 8;  // at parked blocks that streams still use
 
 /// Keeps a pool, and one lane's memory in it, as long as a graph needs them.
