@@ -1,6 +1,7 @@
 // The C ABI on CUDA's memories, and the hooks that others' allocators call.
 
-#include <array>
+#include <algorithm>
+#include <bit>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -11,6 +12,15 @@
 #include "interop/loans.hpp"
 #include "memory/stream_order.hpp"
 #include "pool/core.hpp"
+
+namespace cistern::detail {
+// What cistern/cuda_resource.hpp calls; that header needs the toolkit.
+[[gnu::visibility("default")]] void* allocate_on(const Pool& pool, std::size_t bytes,
+                                                 std::size_t alignment, void* stream);
+[[gnu::visibility("default")]] void* allocate_settled(const Pool& pool, std::size_t bytes,
+                                                      std::size_t alignment);
+[[gnu::visibility("default")]] void deallocate_on(void* data) noexcept;
+}  // namespace cistern::detail
 
 namespace cistern::detail {
 
@@ -76,6 +86,13 @@ const StreamOrder& order_of(const Memory& memory) {
     throw InvalidArgument("memory '" + memory.name() + "' is used in no stream's order");
 }
 
+void check_alignment(const Pool& pool, std::size_t alignment) {
+    const std::size_t most = pool.options().alignment;
+    if (std::has_single_bit(alignment) && alignment <= most) return;
+    throw InvalidArgument("alignment is no power of two, or more than the pool's: " +
+                          std::to_string(alignment) + ", pool " + std::to_string(most));
+}
+
 /// Lanes that callers without a StreamPool use: kept open, because the next call comes soon. Streams may
 /// come and go meanwhile; a lane is known by its stream's number, which no other ever has.
 class OpenLanes {
@@ -111,6 +128,28 @@ private:
 };
 
 }  // namespace
+
+void* allocate_on(const Pool& pool, std::size_t bytes, std::size_t alignment, void* stream) {
+    check_alignment(pool, alignment);
+    // Zero bytes have an address too: some callers take null for a failure.
+    return remember(OpenLanes::instance().acquire(pool, std::max<std::size_t>(bytes, 1), stream));
+}
+
+void* allocate_settled(const Pool& pool, std::size_t bytes, std::size_t alignment) {
+    check_alignment(pool, alignment);
+    Buffer buffer = Pool(pool).acquire(std::max<std::size_t>(bytes, 1));
+    if (const auto* const order = dynamic_cast<StreamOrder*>(pool.memory().source().get())) {
+        void* const event = order->make_event();
+        order->record(event, order->look_at(nullptr));
+        order->wait_on_host(event);
+        order->drop_event(event);
+    }
+    return remember(std::move(buffer));
+}
+
+void deallocate_on(void* data) noexcept {
+    if (data != nullptr) recall(data);
+}
 
 bool is_default(const Pool& pool) { return Defaults::instance().contains(pool); }
 
