@@ -1,15 +1,14 @@
 // Thrust and CCCL on a pool: sorts vectors of changing length, with their temporary memory from the pool
 // too. Build: nvcc -std=c++20 thrust.cu -lcistern
+#include "cistern/cuda_resource.hpp"  // first: it has CCCL show its resources
+
 #include <thrust/device_vector.h>
 #include <thrust/execution_policy.h>
 #include <thrust/sequence.h>
 #include <thrust/sort.h>
 
 #include <cstdio>
-#include <cuda/memory_resource>
 
-#include "cistern/cuda_resource.hpp"
-#include "cistern/stream.hpp"
 
 static_assert(cuda::mr::async_resource_with<cistern::cuda_resource, cuda::mr::device_accessible>);
 

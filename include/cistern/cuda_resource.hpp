@@ -10,7 +10,7 @@
 //     thrust::device_vector<float, cistern::thrust_allocator<float>> values(n);
 //     thrust::sort(thrust::cuda::par_nosync(cistern::thrust_allocator<char>(pool, stream)).on(stream), ...);
 
-// CCCL hides its resources behind this until 3.1.
+// CCCL hides its resources behind this until 3.1: include this header before CCCL's and Thrust's.
 #ifndef LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
 #define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE
 #endif
