@@ -10,6 +10,7 @@
 #include "cistern/stream.hpp"
 #include "interop/c_call.hpp"
 #include "interop/loans.hpp"
+#include "interop/open_lanes.hpp"
 #include "memory/stream_order.hpp"
 #include "pool/core.hpp"
 
@@ -93,46 +94,35 @@ void check_alignment(const Pool& pool, std::size_t alignment) {
                           std::to_string(alignment) + ", pool " + std::to_string(most));
 }
 
-/// Lanes that callers without a StreamPool use: kept open, because the next call comes soon. Streams may
-/// come and go meanwhile; a lane is known by its stream's number, which no other ever has.
-class OpenLanes {
-public:
-    Buffer acquire(const Pool& pool, std::size_t bytes, void* stream) {
-        const StreamInfo info = order_of(pool.memory()).look_at(stream);
-        if (info.capture != 0) return Interop::on_any(pool, stream).acquire(bytes);
-        StreamPool& lane = recent(pool, info.id, stream);
-        return lane.acquire(bytes);
-    }
-    static OpenLanes& instance() {
-        static auto* const all = new OpenLanes;
-        return *all;
-    }
-
-private:
-    struct Lane {
+/// Returns this thread's lane of a stream, kept open because the next call comes soon. Streams may come
+/// and go meanwhile; a lane is known by its stream's number, which no other ever has.
+StreamPool& open_lane(const Pool& pool, std::uint64_t id, void* stream) {
+    struct Open {
         std::uint64_t stream;
         StreamPool pool;
     };
-    static constexpr std::size_t most_kept = 64;
-
-    /// Returns this thread's copy of the handle, which keeps the lane open.
-    static StreamPool& recent(const Pool& pool, std::uint64_t id, void* stream) {
-        thread_local std::vector<Lane> lanes;
-        for (Lane& lane : lanes) {
-            if (lane.stream == id && lane.pool.pool() == pool) return lane.pool;
-        }
-        if (lanes.size() == most_kept) lanes.erase(lanes.begin());
-        lanes.push_back({id, Interop::on_any(pool, stream)});
-        return lanes.back().pool;
+    constexpr std::size_t most_kept = 64;
+    thread_local std::vector<Open> lanes;
+    for (Open& lane : lanes) {
+        if (lane.stream == id && lane.pool.pool() == pool) return lane.pool;
     }
-};
+    if (lanes.size() == most_kept) lanes.erase(lanes.begin());
+    lanes.push_back({id, Interop::on_any(pool, stream)});
+    return lanes.back().pool;
+}
 
 }  // namespace
+
+Buffer acquire_on_any(const Pool& pool, std::size_t bytes, void* stream) {
+    const StreamInfo info = order_of(pool.memory()).look_at(stream);
+    if (info.capture != 0) return Interop::on_any(pool, stream).acquire(bytes);
+    return open_lane(pool, info.id, stream).acquire(bytes);
+}
 
 void* allocate_on(const Pool& pool, std::size_t bytes, std::size_t alignment, void* stream) {
     check_alignment(pool, alignment);
     // Zero bytes have an address too: some callers take null for a failure.
-    return remember(OpenLanes::instance().acquire(pool, std::max<std::size_t>(bytes, 1), stream));
+    return remember(acquire_on_any(pool, std::max<std::size_t>(bytes, 1), stream));
 }
 
 void* allocate_settled(const Pool& pool, std::size_t bytes, std::size_t alignment) {
@@ -178,8 +168,7 @@ cistern_pool cistern_default_pool_on(int32_t memory, int32_t device) {
 cistern_buffer cistern_acquire_on(cistern_pool pool, size_t bytes, void* stream) {
     return call([&] {
         const auto visit = visit_pool(pool);
-        return detail::BufferTable::instance().add(
-            detail::OpenLanes::instance().acquire(*visit, bytes, stream));
+        return detail::BufferTable::instance().add(detail::acquire_on_any(*visit, bytes, stream));
     });
 }
 
@@ -198,7 +187,7 @@ void* cistern_cuda_malloc(ptrdiff_t bytes, int device, void* stream) {
         if (bytes == 0) return nullptr;
         const Pool& pool = default_pool(MemoryKind::device, device);
         return detail::remember(
-            detail::OpenLanes::instance().acquire(pool, static_cast<std::size_t>(bytes), stream));
+            detail::acquire_on_any(pool, static_cast<std::size_t>(bytes), stream));
     });
 }
 

@@ -1,0 +1,110 @@
+"""CUDA memory: arrays on a device, and what the pools behind PyTorch, CuPy and Numba hold.
+
+    import cistern.cuda
+
+    x = cistern.cuda.empty((1024, 1024), "float32")     # any library that knows DLPack or the
+    t = torch.from_dlpack(x)                            # __cuda_array_interface__ can use it
+
+One pool per device serves the whole process; its bytes return when the last array that uses them is gone.
+"""
+
+import json
+import math
+
+import numpy
+
+from . import _core
+from .errors import Unavailable
+
+__all__ = ["available", "empty", "DeviceArray", "stats", "explain", "trim"]
+
+_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # of DLPack
+
+
+def available():
+    """Whether there is a CUDA driver with a device."""
+    return _core.cuda_available()
+
+
+class DeviceArray:
+    """Bytes on a device with a shape and a dtype: no arithmetic, for other libraries to use in place."""
+
+    __slots__ = ("_loan", "shape", "dtype", "stream", "__weakref__")
+
+    def __init__(self, loan, shape, dtype, stream):
+        self._loan = loan
+        self.shape = shape
+        self.dtype = dtype
+        self.stream = stream
+
+    @property
+    def ptr(self):
+        """The address on the device."""
+        return self._loan.ptr
+
+    @property
+    def nbytes(self):
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def device(self):
+        return self._loan.device
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.ptr, False),
+                "version": 3, "strides": None, "stream": self.stream or 1}
+
+    def __dlpack_device__(self):
+        return (2, self.device)
+
+    def __dlpack__(self, **options):
+        code = _CODES.get(self.dtype.kind)
+        if code is None:
+            raise BufferError(f"DLPack has no such dtype: {self.dtype}")
+        capsule = _core.as_dlpack(self._loan, list(self.shape), code, 8 * self.dtype.itemsize)
+        return capsule.__dlpack__(**options)
+
+    def also_used_on(self, stream):
+        """Say that work on another stream uses these bytes too: they are lent again only after it."""
+        self._loan.also_used_on(stream)
+
+    def __repr__(self):
+        return f"cistern.cuda.DeviceArray(shape={self.shape}, dtype={self.dtype}, device={self.device})"
+
+
+def empty(shape, dtype="float64", *, device=0, stream=0):
+    """An array on a device, with whatever the last user left in it.
+
+    `stream` is a CUDA stream's handle as a number (0: the default stream); the bytes may be given back
+    while work on that stream still uses them.
+    """
+    dtype = numpy.dtype(dtype)
+    if dtype.hasobject:
+        raise TypeError(f"a device cannot hold Python objects: {dtype}")
+    shape = tuple(int(n) for n in (shape if hasattr(shape, "__iter__") else (shape,)))
+    if any(n < 0 for n in shape):
+        raise ValueError(f"an extent is negative: {shape}")
+    nbytes = math.prod(shape) * dtype.itemsize
+    return DeviceArray(_core.lend("device", device, max(nbytes, 1), stream), shape, dtype, stream)
+
+
+def stats(device=0, memory="device"):
+    """What the process's pool counts: the names of `cistern.Pool.stats()`, as a dict."""
+    return json.loads(_core.default_stats_json(memory, device))
+
+
+def explain(device=0, memory="device"):
+    """What the process's pool holds, and why, as a text."""
+    return _core.default_explain(memory, device)
+
+
+def trim(device=0, memory="device", keep_idle_bytes=0):
+    """Gives idle bytes back to the driver. Returns how many."""
+    return _core.default_trim(memory, device, keep_idle_bytes)
+
+
+def _require():
+    if not available():
+        _core.lend("device", 0, 1)  # raises Unavailable, saying why
+        raise Unavailable("there is no CUDA device")

@@ -1,0 +1,88 @@
+"""CuPy on Cistern: every CuPy array from the process's pool, and its page-locked memory too.
+
+    import cistern.cupy
+    cistern.cupy.enable()
+
+    with cistern.cupy.using():      # or for a part of a program
+        x = cupy.zeros((1024, 1024))
+"""
+
+import contextlib
+
+import cupy
+
+from . import _core, cuda
+
+__all__ = ["malloc", "malloc_pinned", "enable", "disable", "using", "stats", "explain", "trim"]
+
+_current_stream = cupy.cuda.get_current_stream
+_device_id = cupy.cuda.runtime.getDevice
+_lend = _core.lend
+_UnownedMemory = cupy.cuda.UnownedMemory
+_MemoryPointer = cupy.cuda.MemoryPointer
+
+
+def malloc(nbytes):
+    """An allocator for `cupy.cuda.set_allocator`, in the order of CuPy's current stream."""
+    device = _device_id()
+    loan = _lend("device", device, nbytes or 1, _current_stream().ptr)
+    return _MemoryPointer(_UnownedMemory(loan.ptr, nbytes, loan, device), 0)
+
+
+class _PinnedMemory(cupy.cuda.PinnedMemory):
+    """Page-locked bytes that return to the pool with the object."""
+
+    def __init__(self, nbytes):
+        # Not the base's __init__, which would allocate.
+        self._loan = _lend("pinned", 0, nbytes or 1)
+        self.ptr = self._loan.ptr
+        self.size = nbytes
+
+    def __del__(self):
+        self._loan = None
+
+
+def malloc_pinned(nbytes):
+    """An allocator for `cupy.cuda.set_pinned_memory_allocator`.
+
+    CuPy says nothing of the streams that copy from it, so these bytes are lent again at once; where copies
+    may still run, keep CuPy's own.
+    """
+    return cupy.cuda.PinnedMemoryPointer(_PinnedMemory(nbytes), 0)
+
+
+def enable(pinned=False):
+    """Has CuPy allocate from Cistern; `pinned` its page-locked memory too."""
+    cuda._require()
+    cupy.cuda.set_allocator(malloc)
+    if pinned:
+        cupy.cuda.set_pinned_memory_allocator(malloc_pinned)
+
+
+def disable():
+    """Has CuPy allocate from its own default pools again."""
+    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+    cupy.cuda.set_pinned_memory_allocator(cupy.get_default_pinned_memory_pool().malloc)
+
+
+@contextlib.contextmanager
+def using():
+    """Has CuPy allocate from Cistern in this block, on this thread. Arrays may outlive it."""
+    cuda._require()
+    with cupy.cuda.using_allocator(malloc):
+        yield
+
+
+def stats(device=0):
+    """What the pool of a device counts, as a dict."""
+    return cuda.stats(device)
+
+
+def explain(device=0):
+    """What the pool of a device holds, and why, as a text."""
+    return cuda.explain(device)
+
+
+def trim(device=0, keep_idle_bytes=0):
+    """Gives idle bytes back to the driver. Returns how many."""
+    return cuda.trim(device, keep_idle_bytes=keep_idle_bytes)

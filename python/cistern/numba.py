@@ -1,0 +1,60 @@
+"""Numba on Cistern: `numba.cuda` arrays from the process's pool.
+
+    import cistern.numba
+    cistern.numba.enable()          # before Numba first uses the device
+
+or, without touching the program, NUMBA_CUDA_MEMORY_MANAGER=cistern.numba in the environment.
+"""
+
+import ctypes
+
+from numba import cuda as numba_cuda
+
+from . import _core, cuda
+
+__all__ = ["CisternManager", "enable"]
+
+
+class CisternManager(numba_cuda.HostOnlyCUDAMemoryManager):
+    """Numba's external memory manager interface, version 1. Device memory is Cistern's; Numba manages
+    the host's as ever."""
+
+    @property
+    def interface_version(self):
+        return 1
+
+    def initialize(self):
+        super().initialize()
+        cuda._require()
+
+    def memalloc(self, size):
+        device = self.context.device.id
+        loan = _core.lend("device", device, size or 1, 0)
+        # The pointer may be an object of the driver's bindings, or a number.
+        pointer = ctypes.c_uint64(loan.ptr)
+        try:
+            from cuda.bindings import driver
+            pointer = driver.CUdeviceptr(loan.ptr)
+        except ImportError:
+            pass
+        return numba_cuda.MemoryPointer(self.context, pointer, size, finalizer=loan.release)
+
+    def get_memory_info(self):
+        stats = cuda.stats(self.context.device.id)
+        return numba_cuda.MemoryInfo(free=stats["idle_bytes"]["now"], total=stats["held_bytes"]["now"])
+
+    def reset(self):
+        super().reset()
+        cuda.trim(self.context.device.id)
+
+    @property
+    def _allocates_in_stream_order(self):
+        return True
+
+
+def enable():
+    """Has Numba allocate device memory from Cistern."""
+    numba_cuda.set_memory_manager(CisternManager)
+
+
+_numba_memory_manager = CisternManager
