@@ -245,19 +245,36 @@ public:
         return std::getenv("CISTERN_MAX_IDLE_BYTES") != nullptr ? 0 : device().total_bytes();
     }
 
-    void* allocate(std::size_t bytes, std::size_t) override {
+    void* allocate(std::size_t bytes, std::size_t alignment) override {
+        const std::size_t shift = alignment > driver_alignment ? alignment : 0;
+        if (bytes > PTRDIFF_MAX - shift) return nullptr;
         const Entered entered(device());
-        Address data = 0;
-        const Result result = kind_ == MemoryKind::managed
-                                  ? driver().allocate_managed(&data, bytes, cuda::attach_global)
-                                  : driver().allocate(&data, bytes);
+        Address start = 0;
+        const Result result =
+            kind_ == MemoryKind::managed
+                ? driver().allocate_managed(&start, bytes + shift, cuda::attach_global)
+                : driver().allocate(&start, bytes + shift);
         if (result == cuda::error_out_of_memory) return nullptr;
         cuda::check("cannot allocate device memory", result);
+        if (shift == 0) return pointer_to(start);
+        const Address data = round_up(start, alignment);
+        try {
+            const std::scoped_lock hold(lock_);
+            starts_.emplace(data, start);
+        } catch (const std::bad_alloc&) {
+            driver().free(start);
+            return nullptr;
+        }
         return pointer_to(data);
     }
-    void deallocate(void* data, std::size_t, std::size_t) noexcept override {
+    void deallocate(void* data, std::size_t, std::size_t alignment) noexcept override {
+        Address start = address_of(data);
+        if (alignment > driver_alignment) {
+            const std::scoped_lock hold(lock_);
+            start = starts_.extract(start).mapped();
+        }
         const Entered entered(device());
-        driver().free(address_of(data));
+        driver().free(start);
     }
     void zero(void* data, std::size_t bytes) noexcept override {
         if (host_accessible()) return MemorySource::zero(data, bytes);
@@ -271,7 +288,11 @@ public:
     using Streams::zero;
 
 private:
+    static constexpr std::size_t driver_alignment = 256;  // of what the driver allocates
+
     MemoryKind kind_;
+    std::mutex lock_;
+    std::map<Address, Address> starts_;  // where blocks begin that need more than that
 };
 
 // --- Pinned -----------------------------------------------------------------------------------------

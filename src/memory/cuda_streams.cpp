@@ -35,6 +35,8 @@ StreamInfo Streams::look_at(void* stream) const {
     info.handle = stream;
     info.fleeting = is_per_thread(stream);
     if (const Capture capture = capture_of(driver(), stream); capture.status != 0) {
+        constexpr int invalidated = 2;
+        if (capture.status == invalidated) throw DeviceError("the stream's capture has failed");
         // The driver refuses all other questions now; within a capture the handle tells streams apart.
         info.id = reinterpret_cast<std::uintptr_t>(stream);
         info.capture = capture.id;
@@ -91,12 +93,19 @@ void Streams::wait(const StreamInfo& stream, void* event) const {
 
 bool Streams::is_done(void* event) const noexcept {
     const Entered entered(device_);
-    return driver().query_event(event_of(event)) != error_not_ready;
+    const Result result = driver().query_event(event_of(event));
+    if (result != success && result != error_not_ready) driver().synchronize();  // cannot tell
+    return result != error_not_ready;
 }
 
 void Streams::wait_on_host(void* event) const noexcept {
     const Entered entered(device_);
-    driver().synchronize_event(event_of(event));
+    if (driver().synchronize_event(event_of(event)) != success) driver().synchronize();
+}
+
+void Streams::wait_for_all() const noexcept {
+    const Entered entered(device_);
+    driver().synchronize();
 }
 
 void Streams::tell_when_gone(void* graph, void* object, void (*gone)(void*)) const {

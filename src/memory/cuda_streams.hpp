@@ -18,6 +18,7 @@ public:
     void wait(const StreamInfo& stream, void* event) const override;
     [[nodiscard]] bool is_done(void* event) const noexcept override;
     void wait_on_host(void* event) const noexcept override;
+    void wait_for_all() const noexcept override;
     void tell_when_gone(void* graph, void* object, void (*gone)(void*)) const override;
     void zero(const StreamInfo& stream, void* data, std::size_t bytes) const override;
     void copy(const StreamInfo& stream, void* to, const void* from,

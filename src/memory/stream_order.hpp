@@ -44,6 +44,8 @@ public:
     [[nodiscard]] virtual bool is_done(void* event) const noexcept = 0;
     /// Waits on the host. After a failure of the device there is nothing to wait for.
     virtual void wait_on_host(void* event) const noexcept = 0;
+    /// Waits on the host for all work of the device: where an event cannot be had.
+    virtual void wait_for_all() const noexcept = 0;
 
     /// Calls gone(object) once the graph and all that was made of it are gone.
     virtual void tell_when_gone(void* graph, void* object, void (*gone)(void*)) const = 0;

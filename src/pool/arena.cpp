@@ -105,6 +105,7 @@ Arena::~Arena() {
 void Arena::add_idle(Block& hole, Block* younger) noexcept {
     hole.state = BlockState::idle;
     hole.holes->bins.insert(hole);
+    if (hole.holes->kept) return;
     ages_.insert_before(younger, hole);
     idle_bytes_ += hole.bytes;
     ++idle_holes_;
@@ -112,6 +113,7 @@ void Arena::add_idle(Block& hole, Block* younger) noexcept {
 
 void Arena::remove_idle(Block& hole) noexcept {
     hole.holes->bins.remove(hole);
+    if (hole.holes->kept) return;
     ages_.remove(hole);
     idle_bytes_ -= hole.bytes;
     --idle_holes_;
@@ -583,7 +585,7 @@ const char* Arena::check() const noexcept {
                 return "two holes of one kind are neighbours";
             }
             if (block->state == BlockState::spare) return "a spare descriptor is in the chain";
-            if (block->state == BlockState::idle) {
+            if (block->state == BlockState::idle && !block->holes->kept) {
                 idle_bytes += block->bytes;
                 ++idle_holes;
             }

@@ -55,6 +55,7 @@ private:
 /// The idle holes that one order of use has.
 struct Holes {
     Bins bins;
+    bool kept = false;  // for a graph: to everybody else they are lent
 };
 
 /// What moving pages did, since the pool began.
@@ -107,8 +108,9 @@ public:
         std::size_t new_bytes = 0;  // that are not held yet
     };
     /// The three steps of take_new where the memory maps segments. Reserve four descriptors first.
-    /// No place: add a range.
-    Growth begin_growth(Holes& holes, std::size_t bytes, std::size_t limit,
+    /// No place: add a range. Holds at most `limit` bytes more; what is left over stays idle if that
+    /// is at most `idle_limit`.
+    Growth begin_growth(Holes& holes, std::size_t bytes, std::size_t limit, std::size_t idle_limit,
                         std::size_t held) noexcept;
     Block& end_growth(const Growth& growth, Holes& holes, std::size_t bytes, std::uint64_t now,
                       std::uint64_t order) noexcept;
@@ -127,6 +129,8 @@ public:
     void unmapped(Block& block) noexcept;
     /// Passes the holes that were idle at `order` on to another owner and joins them with its own.
     void pass_on(Holes& from, Holes& to, std::uint64_t order) noexcept;
+    /// Makes holes that were kept for a graph idle, and another owner's.
+    void let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t order) noexcept;
     /// Lets whole segments in idle holes go, the oldest first, about `bytes` in all. Returns how many.
     std::size_t drop_segments(std::size_t bytes) noexcept;
 

@@ -1,7 +1,7 @@
 // The arena on a memory that maps segments, with calls that the pool makes while its lock is free.
 //
 // Hollow addresses without bytes begin and end at pages, so that no two growths ever need the same page. A
-// growth takes whole pages; what it does not need stays idle, or hollow and backed if the limit does not
+// growth takes whole pages; what it does not need stays idle, or hollow and backed if the limits do not
 // allow to hold it.
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace cistern {
 
 Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t limit,
-                                  std::size_t held) noexcept {
+                                  std::size_t idle_limit, std::size_t held) noexcept {
     if (Block* const hole = backed_.find(bytes, ~std::size_t{0}); hole != nullptr) {
         Growth growth{.fresh = hole, .backed = true, .new_bytes = bytes};
         if (bytes > limit) {
@@ -39,7 +39,7 @@ Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t l
     const std::size_t wished = std::min(
         round_up(std::max(mapped_->growth(needed, held), needed), page), place.hollow->bytes);
     const std::size_t mapped = wished <= limit ? wished : least;
-    growth.new_bytes = std::min(mapped, limit);
+    if (mapped - needed <= idle_limit) growth.new_bytes = std::min(mapped, limit);
     if (place.after != nullptr && mapped == place.hollow->bytes && growth.new_bytes == mapped) {
         growth.after = place.after;
     }
@@ -141,6 +141,14 @@ void Arena::pass_on(Holes& from, Holes& to, std::uint64_t order) noexcept {
             join(*joined, *after);
         }
         add_idle(*joined, hole);
+    }
+}
+
+void Arena::let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t order) noexcept {
+    while (Block* const hole = from.bins.largest()) {
+        remove_idle(*hole);
+        hole->holes = &to;
+        give(*hole, now, order);
     }
 }
 

@@ -57,11 +57,11 @@ Core::Core(Memory memory, PoolOptions options)
       streams_(dynamic_cast<StreamOrder*>(memory_.source().get())),
       store_(*this),
       shelf_(options_.fit) {
+    check_options(options_);
     if (streams_ != nullptr && options_.max_idle_bytes == default_max_idle_bytes()) {
         const std::size_t usual = streams_->usual_max_idle_bytes();
-        if (usual != 0) options_.max_idle_bytes = usual;
+        if (usual != 0) options_.max_idle_bytes = std::min(usual, options_.max_bytes);
     }
-    check_options(options_);
     if (options_.name.empty()) options_.name = "pool " + std::to_string(serial_);
     // Kernels load fastest, and libraries choose their kernels, by what cudaMalloc promises.
     const bool on_device = streams_ != nullptr && !streams_->host_uses();
@@ -220,7 +220,8 @@ Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, st
 /// Returns idle bytes that are in nobody's magazine, of this lane or of none; a whole block may be of
 /// any.
 Block* Core::take_kept(Lane& lane, std::size_t size, std::size_t type, bool thorough) noexcept {
-    Block* block = shelf_.count() != 0 ? shelf_.take(size, type) : nullptr;
+    Block* block = lane.set_aside.empty() || splits_ ? nullptr : take_set_aside(lane, size, type);
+    if (block == nullptr && shelf_.count() != 0) block = shelf_.take(size, type);
     if (block == nullptr && splits_) {
         block = arena_->take_idle(lane, size, thorough);
         Lane& free = settled();
@@ -493,7 +494,9 @@ void Core::give(Block& block, std::uint32_t generation) noexcept {
         }
         if (marks_) mark_idle(block.data, block.bytes);
         ThreadMagazine* const magazine = use_magazines() ? mine(lane_of(block)) : nullptr;
-        if (retired_) {
+        if (lane_of(block).kept) {
+            to_central(block, coarse_now());
+        } else if (retired_) {
             to_memory(block);
         } else if (block.bytes > options_.max_buffer_bytes) {
             ++evictions_.max_buffer_bytes;
@@ -536,11 +539,19 @@ void Core::note_peak(Lane& lane) noexcept {
     note_peaks(use_magazines() ? mine(lane) : nullptr);
 }
 
-/// Makes a block that was out idle, in nobody's magazine.
+/// Makes a block that was out idle, in nobody's magazine. One that a graph keeps is set aside if the
+/// stream must not use it again.
 void Core::to_central(Block& block, std::uint64_t when) noexcept {
+    Lane& lane = lane_of(block);
     --blocks_out_;
-    --lane_of(block).blocks_out;
-    if (splits_ && block.in_arena) {
+    --lane.blocks_out;
+    const bool splits = splits_ && block.in_arena;
+    if (lane.kept && (!splits || lane.parks || block.uses != nullptr)) {
+        block.state = BlockState::shelved;
+        lane.set_aside.push_back(block);
+        return;
+    }
+    if (splits) {
         arena_->give(block, when, ++order_);
         return;
     }

@@ -50,6 +50,7 @@ struct Lane : detail::CoreFront, Holes {
     std::array<Batches, detail::class_count> depot;  // blocks between threads, by class
     Links<Lane> in_pool;
     std::uint64_t blocks_out = 0;  // lent, in magazines and in the depot
+    Batches set_aside;             // released whole blocks that a graph keeps
 
     // Of a stream's:
     StreamInfo stream;
@@ -115,6 +116,11 @@ public:
     void check_lent(const Block& block, std::uint32_t generation) const;
     /// Zeroes a block just lent, unless its bytes are fresh. In its lane's order.
     void zero(Block& block, std::size_t bytes);
+    /// Keeps the order in which a lent block is used, for one that is to take its place: the lane of the
+    /// block, or the pool's own, made to wait for it, if nobody vouches for its stream any more. Throws
+    /// DeviceError. End it with let_go().
+    Lane& keep_order(const Block& block);
+    void let_go(const Block& block) noexcept;
     /// Copies between two blocks just lent, in the order of the first's lane.
     void copy(Block& to, const Block& from, std::size_t bytes);
 
@@ -192,6 +198,7 @@ private:
     void shut(Lane& lane, Lock& lock) noexcept;
     void keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& handle);
     void graph_gone(Lane& lane) noexcept;
+    Block* take_set_aside(Lane& lane, std::size_t size, std::size_t type) noexcept;
     void reap(Lock& lock) noexcept;
     bool join(Lane& from, Lane& to, Lock& lock);
     bool bring(Lane& to, Block& block, Lock& lock);
@@ -203,9 +210,10 @@ private:
     void park(Block& block) noexcept;
     Arena::Taken map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
                           Lock& lock);
+    [[nodiscard]] std::uint64_t room_for_leftovers() const noexcept;
     void see_off(Lock& lock) noexcept;
     void recycle(std::size_t size, Lock& lock);
-    void record(Lane& lane) const;
+    void record(Lane& lane) const noexcept;
     void wait_for_uses(Block& block) const noexcept;
     [[nodiscard]] bool can_go(const Lane& lane) const noexcept;
     void remove_lane(Lane& lane, Lock& lock) noexcept;

@@ -31,6 +31,8 @@ public:
         ++row.lent_buffers;
         row.lent_bytes += bytes;
     }
+    /// Bytes that a graph keeps: lent, in no buffer.
+    void kept(std::size_t bytes) { row_of(bytes).lent_bytes += bytes; }
     void idle(std::size_t bytes, std::uint64_t since) {
         ClassReport& row = row_of(bytes);
         ++row.idle_buffers;
@@ -120,6 +122,7 @@ Explanation Core::explain() {
         arena_->for_each([&](const Block& block) {
             if (block.state == BlockState::out) survey.lent(block.bytes);
             if (block.state != BlockState::idle || !splits_) return;
+            if (block.holes->kept) return survey.kept(block.bytes);
             survey.idle(block.bytes, block.released_at);
             if (block.bytes < 4096) ++splinters;
         });
@@ -142,6 +145,10 @@ Explanation Core::explain() {
         }
     }
     for (const Lane* lane = lanes_.first(); lane != nullptr; lane = Lanes::after(*lane)) {
+        for (const Block* block = lane->set_aside.first(); block != nullptr;
+             block = Batches::after(*block)) {
+            survey.kept(block->bytes);
+        }
         for (const Batches& batches : lane->depot) {
             for (const Block* batch = batches.first(); batch != nullptr;
                  batch = Batches::after(*batch)) {

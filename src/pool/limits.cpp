@@ -50,7 +50,7 @@ template <class Best, class Better>
 Block* Core::extreme_hole(Best best_of, Better better) const noexcept {
     Block* found = nullptr;
     for (Lane* lane = lanes_.first(); lane != nullptr; lane = Lanes::after(*lane)) {
-        Block* const hole = best_of(*lane);
+        Block* const hole = lane->kept ? nullptr : best_of(*lane);
         if (hole == nullptr) continue;
         if (found == nullptr || better(hole->bytes, found->bytes)) found = hole;
     }

@@ -55,9 +55,17 @@ void Pool::grow(Buffer& buffer, std::size_t bytes) {
         buffer.rack_ = static_cast<std::uint16_t>(detail::rack_of_last(last));
         return;
     }
-    Buffer larger(*core_, detail::take(*core_, bytes, block_of(*buffer.block_).type));
-    core.copy(block_of(*larger.block_), block_of(*buffer.block_), buffer.size());
-    buffer.swap(larger);
+    Block& block = block_of(*buffer.block_);
+    Lane& lane = core.keep_order(block);
+    try {
+        Buffer larger(lane, detail::take(lane, bytes, block.type));
+        core.copy(block_of(*larger.block_), block, buffer.size());
+        core.let_go(block);
+        buffer.swap(larger);
+    } catch (...) {
+        core.let_go(block);
+        throw;
+    }
     core.count_grow();
 }
 

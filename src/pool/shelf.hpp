@@ -22,6 +22,8 @@ public:
     void add_room();
     void remove_room() noexcept;
 
+    /// Whether the fit lets a block serve a request that it is large enough for.
+    [[nodiscard]] bool allows(std::size_t block_bytes, std::size_t bytes) const noexcept;
     /// Returns the smallest block of this type that the fit allows for `bytes`; null if none.
     Block* take(std::size_t bytes, std::size_t type) noexcept;
     void put(Block& block) noexcept;
@@ -57,8 +59,6 @@ private:
         }
     };
     using Blocks = std::set<Block*, Less>;
-
-    [[nodiscard]] bool allows(std::size_t block_bytes, std::size_t bytes) const noexcept;
 
     Fit fit_;
     Blocks blocks_;

@@ -95,6 +95,7 @@ std::shared_ptr<detail::CoreFront> Core::on(void* stream,
         made->grain_mask = main_.grain_mask;
         made->stream = info;
         made->parks = streams_->host_uses();
+        made->kept = made->captured();
         unlocked(lock, [&] {
             made->event = streams_->make_event();
             if (use_magazines() && !made->parks && !made->captured()) {
@@ -158,18 +159,49 @@ void Core::close(Lane& lane) noexcept {
     finish(lock);
 }
 
-/// The graph and its instances are gone, and with them all that used the lane's memory.
+/// The graph and its instances are gone, and with them all that used the lane's memory. What the limits
+/// do not allow to stay goes later: here nobody may call the driver.
 void Core::graph_gone(Lane& lane) noexcept {
     const Lock lock(lock_);
-    if (splits_) arena_->pass_on(lane, settled(), no_limit);
-    lane.open = false;
+    const std::uint64_t now = coarse_now();
+    if (splits_) arena_->let_free(lane, settled(), now, ++order_);
+    while (Block* const block = lane.set_aside.first()) {
+        lane.set_aside.remove(*block);
+        delete std::exchange(block->uses, nullptr);
+        block->state = BlockState::out;
+        block->holes = &settled();
+        now_out(settled(), *block);
+        to_central(*block, now);
+    }
+    lane.kept = lane.open = false;
     --lane.handles;
+    enforce();
 }
 
-/// Records a mark of all that a lane's stream has been given. The lock is free.
-void Core::record(Lane& lane) const {
-    if (lane.stream.fleeting || lane.captured() || !streams_->record(lane.event, lane.stream)) {
-        streams_->record_all(lane.event);
+/// Takes a whole block that the lane's graph keeps and no other stream uses.
+Block* Core::take_set_aside(Lane& lane, std::size_t size, std::size_t type) noexcept {
+    if (lane.parks) return nullptr;  // the host has filled it, for every replay
+    for (Block* block = lane.set_aside.first(); block != nullptr; block = Batches::after(*block)) {
+        if (block->uses != nullptr || block->type != type || block->bytes < size ||
+            !shelf_.allows(block->bytes, size)) {
+            continue;
+        }
+        lane.set_aside.remove(*block);
+        block->state = BlockState::out;
+        return block;
+    }
+    return nullptr;
+}
+
+/// Records a mark of all that a lane's stream has been given; where that fails, waits for it. The lock
+/// is free.
+void Core::record(Lane& lane) const noexcept {
+    try {
+        if (lane.stream.fleeting || lane.captured() || !streams_->record(lane.event, lane.stream)) {
+            streams_->record_all(lane.event);
+        }
+    } catch (const DeviceError&) {
+        streams_->wait_for_all();
     }
 }
 
@@ -177,12 +209,7 @@ void Core::record(Lane& lane) const {
 void Core::shut(Lane& lane, Lock& lock) noexcept {
     if (lane.open && !lane.captured()) {
         const Busy busy(lane);
-        unlocked(lock, [&] {
-            try {
-                record(lane);
-            } catch (const DeviceError&) {  // the device failed: nothing runs there any more
-            }
-        });
+        unlocked(lock, [&] { record(lane); });
     }
     if (lane.handles != 0 && !lane.stream.fleeting) return;  // somebody has opened it again
     {
@@ -290,6 +317,28 @@ bool Core::bring(Lane& to, Block& block, Lock& lock) {
     return true;
 }
 
+Lane& Core::keep_order(const Block& block) {
+    Lane& lane = lane_of(block);
+    Lock lock(lock_);
+    ++lane.busy;
+    if (!lane.ordered() || lane.open) return lane;
+    try {
+        unlocked(lock, [&] {
+            streams_->record_all(lane.event);
+            if (main_.ordered()) streams_->wait(main_.stream, lane.event);
+        });
+    } catch (...) {
+        --lane.busy;
+        throw;
+    }
+    return main_;
+}
+
+void Core::let_go(const Block& block) noexcept {
+    const Lock lock(lock_);
+    --lane_of(block).busy;
+}
+
 /// Takes idle bytes of another lane, before the memory is asked for more.
 Block* Core::take_from_others(Lane& lane, std::size_t size, Lock& lock) {
     if (!splits_) return nullptr;
@@ -325,11 +374,7 @@ void Core::wait_on_host(Lane& lane, Lock& lock) noexcept {
     const Busy busy(lane);
     const bool open = lane.open;
     unlocked(lock, [&] {
-        try {
-            if (open) record(lane);
-        } catch (const DeviceError&) {
-            return;
-        }
+        if (open) record(lane);
         streams_->wait_on_host(lane.event);
     });
 }
@@ -356,11 +401,12 @@ void Core::mark_used(Buffer& buffer, const StreamInfo& stream) {
 void Core::release_in_order(Block& block, Lock& lock) noexcept {
     Lane& lane = lane_of(block);
     const bool closed = lane.ordered() && !lane.open;
-    if (!options_.wipe_on_release && block.uses == nullptr && !lane.parks && !closed) return;
+    const bool marks = !lane.kept && (block.uses != nullptr || lane.parks || closed);
+    if (!options_.wipe_on_release && !marks) return;
     const Busy busy(lane);
     unlocked(lock, [&] {
         try {
-            if (lane.parks && block.uses == nullptr) {
+            if (marks && lane.parks && block.uses == nullptr) {
                 block.uses = new Uses;
                 block.uses->events.reserve(1);
             }
@@ -369,6 +415,7 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
             } else if (options_.wipe_on_release) {
                 memory_.source()->zero(block.data, block.asked);
             }
+            if (!marks) return;
             if (closed) streams_->record_all(lane.event);
             if (block.uses == nullptr) return;
             auto& events = block.uses->events;
@@ -381,6 +428,7 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
             for (const StreamInfo& stream : block.uses->streams) mark(stream, false);
             if (lane.ordered()) mark(lane.stream, closed);
         } catch (...) {  // the device failed, or there is no memory for an event
+            streams_->wait_for_all();
             wait_for_uses(block);
         }
     });
@@ -450,6 +498,13 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
 
 // --- To and from the driver -------------------------------------------------------------------------
 
+/// How much of a growth may stay idle: little of what the limits allow, which is for what users release.
+std::uint64_t Core::room_for_leftovers() const noexcept {
+    const std::uint64_t kept = central_idle() + allowances_;
+    if (options_.max_idle_buffers != no_limit || kept >= options_.max_idle_bytes) return 0;
+    return (options_.max_idle_bytes - kept) / 8;
+}
+
 /// A block of `size` bytes of which some have to be mapped; `slack` of them are not held.
 Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
                             Lock& lock) {
@@ -459,7 +514,7 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
     Arena::Growth growth;
     for (;;) {
         store_.reserve(4);
-        growth = arena_->begin_growth(rest, size, room, held_);
+        growth = arena_->begin_growth(rest, size, room, room_for_leftovers(), held_);
         if (growth.outcome != Outcome::no_place) break;
         const std::size_t bytes = source.range_bytes(size);
         void* const data = unlocked(lock, [&] { return source.reserve(bytes); });
@@ -495,6 +550,7 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
     }
     Block& block = arena_->end_growth(growth, rest, size, coarse_now(), ++order_);
     block.holes = &lane;
+    if (central_idle() + allowances_ > options_.max_idle_bytes) enforce();  // others were quicker
     return {Outcome::done, &block, counted};
 }
 

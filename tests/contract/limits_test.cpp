@@ -339,13 +339,14 @@ TEST_P(PoolContract, SetLimitsBelowWhatIsLentIsRefusedAndChangesNothing) {
     const Buffer a = pool.acquire(block_bytes), b = pool.acquire(block_bytes);
     { const Buffer idle = pool.acquire(block_bytes); }
     const PoolStats before = pool.stats();
+    const std::size_t max_idle_bytes = pool.options().max_idle_bytes;
 
     EXPECT_THROW(pool.set_limits({.max_bytes = 2 * block_bytes - 1, .max_idle_bytes = 0}),
                  InvalidArgument);
 
     EXPECT_EQ(pool.stats(), before);
     EXPECT_EQ(pool.options().max_bytes, no_limit);
-    EXPECT_EQ(pool.options().max_idle_bytes, default_max_idle_bytes());
+    EXPECT_EQ(pool.options().max_idle_bytes, max_idle_bytes);
 }
 
 TEST_P(PoolContract, SetLimitsThatContradictEachOtherAreRefusedAndChangeNothing) {

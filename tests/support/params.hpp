@@ -39,7 +39,7 @@ struct FitCase {
 inline constexpr std::size_t block_bytes = std::size_t{64} << 10;
 
 inline std::vector<MemoryCase> all_memories() {
-    return {
+    std::vector<MemoryCase> memories{
         {"Host",
          [] {
              return MemoryUnderTest{Memory::host(), nullptr};
@@ -63,6 +63,11 @@ inline std::vector<MemoryCase> all_memories() {
              return MemoryUnderTest{Memory::simulated(), nullptr};
          }},
     };
+    if (!cuda_available()) return memories;
+    memories.push_back({"Device", [] { return MemoryUnderTest{Memory::device(), nullptr}; }});
+    memories.push_back({"Pinned", [] { return MemoryUnderTest{Memory::pinned(), nullptr}; }});
+    memories.push_back({"Managed", [] { return MemoryUnderTest{Memory::managed(), nullptr}; }});
+    return memories;
 }
 
 inline std::vector<FitCase> whole_block_fits() {
