@@ -104,7 +104,7 @@ Arena::~Arena() {
 /// Files a hole; in the order of ages it comes just before `younger`, or last.
 void Arena::add_idle(Block& hole, Block* younger) noexcept {
     hole.state = BlockState::idle;
-    hole.holes->bins.insert(hole);
+    hole.holes->of(hole).insert(hole);
     if (hole.holes->kept) return;
     ages_.insert_before(younger, hole);
     idle_bytes_ += hole.bytes;
@@ -112,7 +112,7 @@ void Arena::add_idle(Block& hole, Block* younger) noexcept {
 }
 
 void Arena::remove_idle(Block& hole) noexcept {
-    hole.holes->bins.remove(hole);
+    hole.holes->of(hole).remove(hole);
     if (hole.holes->kept) return;
     ages_.remove(hole);
     idle_bytes_ -= hole.bytes;
@@ -134,6 +134,7 @@ Block& Arena::split(Block& block, std::size_t bytes) noexcept {
     rest.in_arena = true;
     rest.zero = block.zero;
     rest.backed = block.backed;
+    rest.small = block.small;
     rest.holes = block.holes;
     rest.released_at = block.released_at;
     rest.order = block.order;
@@ -158,11 +159,15 @@ void Arena::join(Block& block, Block& with_after) noexcept {
 /// Whether a hole and the one after it become one.
 bool Arena::joins(const Block& block, const Block& with_after) const noexcept {
     return block.state == with_after.state && block.holes == with_after.holes &&
-           block.backed == with_after.backed && !with_after.seam;
+           block.backed == with_after.backed && block.small == with_after.small && !with_after.seam;
 }
 
-Block* Arena::take_idle(Holes& holes, std::size_t bytes, bool thorough) noexcept {
-    Block* const hole = holes.bins.find(bytes, thorough ? all_looks : few_looks);
+Block* Arena::take_idle(Holes& holes, std::size_t bytes, Search search) noexcept {
+    const std::size_t own = is_small(bytes) ? 1 : 0;
+    const std::size_t looks = search == Search::quick ? few_looks : all_looks;
+    Block* hole = holes.bins[own].find(bytes, looks);
+    if (hole == nullptr && search == Search::everywhere)
+        hole = holes.bins[1 - own].find(bytes, looks);
     if (hole == nullptr) return nullptr;
     Block* const younger = Ages::after(*hole);
     remove_idle(*hole);
@@ -239,6 +244,7 @@ Block& Arena::join_hollow(Block& block) noexcept {
     Block* hole = &block;
     block.state = BlockState::hollow;
     block.holes = nullptr;
+    block.small = false;
     Bins& bins = block.backed ? backed_ : hollow_;
     if (Block* const before = block.before; before != nullptr && joins(*before, block)) {
         bins.remove(*before);
@@ -292,7 +298,8 @@ Arena::Place Arena::best_place(const Holes& holes, std::size_t bytes) const noex
     const bool seams = mapped_ != nullptr && mapped_->seams();
     const auto idle = [&](Block* block, std::size_t below) {
         const bool usable = block != nullptr && block->state == BlockState::idle &&
-                            block->holes == &holes && block->bytes < below && !seams;
+                            block->holes == &holes && block->small == is_small(bytes) &&
+                            block->bytes < below && !seams;
         return usable ? block : nullptr;
     };
     Place best;
@@ -307,7 +314,7 @@ Arena::Place Arena::best_place(const Holes& holes, std::size_t bytes) const noex
         if (best.hollow == nullptr || place.hollow_bytes() < best.hollow_bytes()) best = place;
     };
     consider(hollow_.find(bytes, few_looks));
-    if (Block* const largest = holes.bins.largest(); largest != nullptr) {
+    if (Block* const largest = holes.bins[is_small(bytes) ? 1 : 0].largest(); largest != nullptr) {
         consider(largest->after);
         consider(largest->before);
     }
@@ -356,7 +363,7 @@ void Arena::plan_moves(Plan& plan, const Place& place, std::byte* begin, std::by
     std::byte* to = up(begin);
     std::byte* const to_end = down(end);
     std::size_t looks = 4 * most_moves;
-    const Bins& idle = place.holes->bins;
+    const Bins& idle = place.holes->bins[0];
     for (std::size_t index = idle.at_or_below(detail::class_count - 1);
          index < detail::class_count && index >= class_of(step);
          index = index == 0 ? detail::class_count : idle.at_or_below(index - 1)) {

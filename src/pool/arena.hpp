@@ -52,10 +52,22 @@ private:
     std::array<Bin, detail::class_count> bins_{};
 };
 
-/// The idle holes that one order of use has.
+/// The idle holes that one order of use has. Where bytes are mapped in segments, small blocks have segments
+/// of their own: one of them would keep a large hole from being whole.
 struct Holes {
-    Bins bins;
-    bool kept = false;  // for a graph: to everybody else they are lent
+    std::array<Bins, 2> bins;  // of large blocks, of small ones
+    bool kept = false;         // for a graph: to everybody else they are lent
+
+    [[nodiscard]] Bins& of(const Block& block) noexcept { return bins[block.small ? 1 : 0]; }
+    [[nodiscard]] bool empty() const noexcept { return largest() == nullptr; }
+    [[nodiscard]] Block* largest() const noexcept {
+        Block* const large = bins[0].largest();
+        return large != nullptr ? large : bins[1].largest();
+    }
+    [[nodiscard]] Block* smallest() const noexcept {
+        Block* const small = bins[1].smallest();
+        return small != nullptr ? small : bins[0].smallest();
+    }
 };
 
 /// What moving pages did, since the pool began.
@@ -80,8 +92,10 @@ public:
 
     /// Lends an idle hole of at least `bytes`, a multiple of the grain; what is left of it stays
     /// idle. Null if there is none. Needs one spare descriptor. A thorough search finds any hole
-    /// that fits, at a cost that grows with the holes of that class.
-    Block* take_idle(Holes& holes, std::size_t bytes, bool thorough) noexcept;
+    /// that fits, at a cost that grows with the holes of that class. Small blocks are looked for among
+    /// small ones, or anywhere if the memory has no more.
+    enum class Search { quick, thorough, everywhere };
+    Block* take_idle(Holes& holes, std::size_t bytes, Search search) noexcept;
 
     /// How take_new went.
     enum class Outcome { done, over_limit, memory_refused, no_place };
@@ -198,6 +212,7 @@ private:
         std::size_t bytes;
     };
     static constexpr std::size_t most_moves = 64;
+    static constexpr std::size_t small_below = 1 << 20;
     struct Plan {
         std::array<Move, most_moves> moves;
         std::size_t count = 0, bytes = 0;
@@ -212,6 +227,9 @@ private:
     void let_go(Block& block) noexcept;
     void make_hollow(Block& block, bool moved) noexcept;
     void decommit(const Block& hole, std::byte* begin, std::size_t bytes) noexcept;
+    [[nodiscard]] bool is_small(std::size_t bytes) const noexcept {
+        return mapped_ != nullptr && bytes < small_below;
+    }
     [[nodiscard]] bool joins(const Block& block, const Block& with_after) const noexcept;
     Block& join_hollow(Block& block) noexcept;
     [[nodiscard]] Place best_place(const Holes& holes, std::size_t bytes) const noexcept;

@@ -75,6 +75,7 @@ Block& Arena::end_growth(const Growth& growth, Holes& holes, std::size_t bytes, 
     if (growth.after != nullptr) join(*block, *growth.after);
     block->zero = false;
     block->holes = &holes;
+    block->small = is_small(bytes);
     note_use(*block);
     block->state = BlockState::out;
     if (block->bytes > bytes && store_.spares() > 0) give(split(*block, bytes), now, order);
@@ -145,7 +146,7 @@ void Arena::pass_on(Holes& from, Holes& to, std::uint64_t order) noexcept {
 }
 
 void Arena::let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t order) noexcept {
-    while (Block* const hole = from.bins.largest()) {
+    while (Block* const hole = from.largest()) {
         remove_idle(*hole);
         hole->holes = &to;
         give(*hole, now, order);

@@ -39,6 +39,7 @@ struct alignas(64) Block : detail::BlockFront {
     BlockState state = BlockState::spare;
     bool in_arena = false;  // its addresses are part of the arena's range
     bool zero = false;      // of a hole: every byte is known to be zero
+    bool small = false;     // its segment is for small blocks
     bool seam = false;      // what lies before it is another segment
     bool backed = false;    // of a hollow one: it has bytes, which are not counted as held
 

@@ -202,11 +202,11 @@ Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, st
     }
     store_.reserve(4);
     if (magazine != nullptr && size >= join_from) flush(*magazine, class_for(join_from));
-    Block* block = take_kept(lane, size, type, streams_ != nullptr && size >= join_from);
+    Block* block = take_kept(lane, size, type, Search::quick);
     if (block == nullptr) {
         flush_before_growing(magazine, size);
         if (parked_blocks_ != 0) unpark(false, lock);
-        block = take_kept(lane, size, type, true);
+        block = take_kept(lane, size, type, Search::thorough);
     }
     if (block == nullptr && streams_ != nullptr) block = take_from_others(lane, size, lock);
     if (block == nullptr) return take_new(lane, size, type, lock);
@@ -219,13 +219,13 @@ Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, st
 
 /// Returns idle bytes that are in nobody's magazine, of this lane or of none; a whole block may be of
 /// any.
-Block* Core::take_kept(Lane& lane, std::size_t size, std::size_t type, bool thorough) noexcept {
+Block* Core::take_kept(Lane& lane, std::size_t size, std::size_t type, Search search) noexcept {
     Block* block = lane.set_aside.empty() || splits_ ? nullptr : take_set_aside(lane, size, type);
     if (block == nullptr && shelf_.count() != 0) block = shelf_.take(size, type);
     if (block == nullptr && splits_) {
-        block = arena_->take_idle(lane, size, thorough);
+        block = arena_->take_idle(lane, size, search);
         Lane& free = settled();
-        if (block == nullptr && &free != &lane) block = arena_->take_idle(free, size, thorough);
+        if (block == nullptr && &free != &lane) block = arena_->take_idle(free, size, search);
         if (block != nullptr) block->holes = &lane;
     }
     if (block != nullptr) now_out(lane_of(*block), *block);
@@ -264,7 +264,7 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
         }
         if (more) {
             store_.reserve(4);
-            Block* const block = take_kept(lane, size, type, true);
+            Block* const block = take_kept(lane, size, type, Search::everywhere);
             if (block == nullptr) continue;
             if (&lane_of(*block) != &lane && !bring(lane, *block, lock)) continue;
             ++hits_;

@@ -163,6 +163,7 @@ private:
     using Lock = std::unique_lock<ShortLock>;
     using Wholes = List<Block, &Block::in_bin>;
     using Lanes = List<Lane, &Lane::in_pool>;
+    using Search = Arena::Search;
     using Magazines = List<ThreadMagazine, &ThreadMagazine::in_pool>;
 
     // core.cpp: acquire and release
@@ -170,7 +171,7 @@ private:
     Block* climb(std::size_t bytes, bool may_fail, Try&& attempt_once);
     Attempt try_grow(Block& block, std::size_t size);
     Attempt try_take(Lane& lane, std::size_t size, std::size_t bytes, std::size_t type, Lock& lock);
-    Block* take_kept(Lane& lane, std::size_t size, std::size_t type, bool thorough) noexcept;
+    Block* take_kept(Lane& lane, std::size_t size, std::size_t type, Search search) noexcept;
     Attempt take_new(Lane& lane, std::size_t size, std::size_t type, Lock& lock);
     Arena::Taken fetch(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
     void earn_moves() noexcept;

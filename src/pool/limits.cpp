@@ -69,14 +69,12 @@ std::size_t Core::evict_one(std::size_t bytes, std::uint64_t Evictions::*reason)
             hole_first = hole != nullptr && (whole == nullptr || hole->order < whole->order);
             break;
         case Evict::smallest:
-            hole =
-                extreme_hole([](const Lane& lane) { return lane.bins.smallest(); }, std::less<>());
+            hole = extreme_hole([](const Lane& lane) { return lane.smallest(); }, std::less<>());
             whole = shelf_.smallest();
             hole_first = hole != nullptr && (whole == nullptr || hole->bytes < whole->bytes);
             break;
         case Evict::largest:
-            hole = extreme_hole([](const Lane& lane) { return lane.bins.largest(); },
-                                std::greater<>());
+            hole = extreme_hole([](const Lane& lane) { return lane.largest(); }, std::greater<>());
             whole = shelf_.largest();
             hole_first = hole != nullptr && (whole == nullptr || hole->bytes > whole->bytes);
             break;

@@ -153,9 +153,12 @@ bool Core::put_in(ThreadMagazine& magazine, Block& block) noexcept {
 /// bytes has room, else exactly.
 bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     const std::uint64_t needed = magazine.idle_bytes() + block_bytes;
-    const auto cap =
-        std::min<std::uint64_t>({std::max<std::uint64_t>(options_.max_idle_bytes / 4, block_bytes),
-                                 options_.max_buffer_bytes, detail::load_limit / 2});
+    // Where the memory is scarce and dear to ask, less is out of the others' reach.
+    const std::uint64_t share = streams_ != nullptr ? held_ / 16 : options_.max_idle_bytes / 4;
+    const auto cap = std::min<std::uint64_t>(
+        {std::max<std::uint64_t>(std::min<std::uint64_t>(share, options_.max_idle_bytes / 4),
+                                 block_bytes),
+         options_.max_buffer_bytes, detail::load_limit / 2});
     if (needed > cap) {
         flush(magazine);
         return block_bytes <= cap && allow(magazine, block_bytes);
@@ -297,6 +300,8 @@ void Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
         if (m != own) far += std::min(m->idle_bytes(), m->allowance);
     }
+    // The driver takes far longer than emptying magazines does.
+    if (streams_ != nullptr && far != 0) return flush_all();
     if (far < bytes || held_ + bytes < next_flush_held_) return;
     flush_all();
     next_flush_held_ = held_ + std::max(least_growth_between_flushes, held_ / 64);

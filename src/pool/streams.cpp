@@ -227,8 +227,8 @@ void Core::shut(Lane& lane, Lock& lock) noexcept {
 }
 
 bool Core::can_go(const Lane& lane) const noexcept {
-    if (lane.open || lane.handles != 0 || lane.busy != 0 || lane.blocks_out != 0 ||
-        lane.bins.largest() != nullptr || &lane == &main_ || &lane == settled_.get()) {
+    if (lane.open || lane.handles != 0 || lane.busy != 0 || lane.blocks_out != 0 || !lane.empty() ||
+        &lane == &main_ || &lane == settled_.get()) {
         return false;
     }
     const auto named_by = [&](const auto& list) {
@@ -259,7 +259,7 @@ void Core::reap(Lock& lock) noexcept {
         Lane& lane = *next;
         next = Lanes::after(*next);
         if (lane.open || !lane.ordered() || lane.handles != 0 || lane.busy != 0) continue;
-        if (splits_ && lane.bins.largest() != nullptr) {
+        if (splits_ && !lane.empty()) {
             const std::uint64_t order = order_;
             const Busy busy(lane);
             const bool done = unlocked(lock, [&] { return streams_->is_done(lane.event); });
@@ -345,7 +345,7 @@ Block* Core::take_from_others(Lane& lane, std::size_t size, Lock& lock) {
     for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
         if (other == &lane || (other->captured() && other->open)) continue;
         if (lane.captured() && other->open) continue;  // the host would have to wait for it
-        Block* const block = arena_->take_idle(*other, size, true);
+        Block* const block = arena_->take_idle(*other, size, Arena::Search::thorough);
         if (block == nullptr) continue;
         now_out(*other, *block);
         return bring(lane, *block, lock) ? block : nullptr;
@@ -358,7 +358,7 @@ bool Core::gather(Lane& lane, Lock& lock) {
     bool any = false;
     if (!splits_) return any;
     for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
-        if (other == &lane || other->bins.largest() == nullptr) continue;
+        if (other == &lane || other->empty()) continue;
         const std::uint64_t order = order_;
         const Busy busy(*other);
         if (!join(*other, lane, lock)) continue;
