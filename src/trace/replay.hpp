@@ -18,11 +18,11 @@
 namespace cistern::trace {
 
 struct ReplayOptions {
-    PoolOptions pool;              // for each pool; the name is taken from the trace
-    std::optional<Memory> memory;  // a real one; its pages are not touched
-    double max_over_live = 0;      // max_bytes as a multiple of the trace's peak; 0: as given
-    std::size_t repeat = 1;        // how often to play the trace, in the same pools
-    std::function<void(double)> progress;  // called now and then with the fraction done
+    PoolOptions pool = {};                        // for each pool; the name is taken from the trace
+    std::optional<Memory> memory = std::nullopt;  // a real one; its pages are not touched
+    double max_over_live = 0;  // max_bytes as a multiple of the trace's peak; 0: as given
+    std::size_t repeat = 1;    // how often to play the trace, in the same pools
+    std::function<void(double)> progress = {};  // called now and then with the fraction done
 };
 
 /// Sums over the pools. A peak is that of the sum: what all pools had at one moment.
