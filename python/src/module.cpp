@@ -4,6 +4,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
 #include "cistern/cistern.hpp"
 #include "errors.hpp"
 #include "lend.hpp"
@@ -26,6 +30,17 @@ PyObject* set_handler(PyObject* /*module*/, PyObject* capsule) {
 /// Returns the handler that NumPy allocates with in the current context.
 PyObject* get_handler(PyObject* /*module*/, PyObject* /*nothing*/) {
     return PyDataMem_GetHandler();
+}
+
+/// Raises ImportError in all but the first interpreter of the process that imports the module: what the
+/// extension keeps, NumPy's C API among it, belongs to one.
+void refuse_second_interpreter() {
+    static const std::int64_t first = PyInterpreterState_GetID(PyInterpreterState_Get());
+    const std::int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
+    if (here == first) return;
+    throw std::runtime_error(
+        "cistern works in one interpreter of a process: it is loaded in interpreter " +
+        std::to_string(first) + ", this is interpreter " + std::to_string(here));
 }
 
 template <class Function>
@@ -52,6 +67,7 @@ PyMethodDef functions[] = {
 }  // namespace
 
 NB_MODULE(_core, module) {
+    refuse_second_interpreter();
     nb::set_leak_warnings(false);  // a pool may live as long as the process
     if (_import_array() < 0) throw nb::python_error();
     import_allocator();
