@@ -81,6 +81,18 @@ def measure_empty(report, options):
         report.line(f"empty + release, {size // KIB} KiB", best["ours"], best["numpy"], 1.0)
 
 
+def measure_keyed(report, options):
+    keyed = cistern.KeyedPool()
+    get, plain = keyed.get_or_create, np.empty
+    get("coeff", (1000, 200))
+    best = best_of(
+        {"ours": lambda: get("coeff", (400, 200)), "numpy": lambda: plain((400, 200))},
+        options.turns,
+        options.seconds,
+    )
+    report.line("KeyedPool, a hit; numpy.empty", best["ours"], best["numpy"])
+
+
 # ---- every page touched: NumPy's pages are chosen when it is imported --------------------------
 
 TOUCH = """
@@ -262,6 +274,7 @@ def main():
     print(f"{'':<52} {'cistern':>10} {'numpy':>10} {'ratio':>7}    budget")
     report = Report()
     measure_empty(report, options)
+    measure_keyed(report, options)
     measure_touch(report, options)
     measure_programs(report, options)
     measure_tiny(report, options)

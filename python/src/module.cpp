@@ -50,7 +50,8 @@ PyCFunction as_function(Function* function) noexcept {
 
 PyMethodDef functions[] = {
     {"view", as_function(&view), METH_FASTCALL | METH_KEYWORDS,
-     "view(owner, shape, dtype=None, offset=0)\n--\n\nAn array over a part of another's bytes."},
+     "view(owner, shape, dtype=None, offset=0)\n--\n\nAn array over a part of another's bytes, or "
+     "None."},
     {"nbytes", as_function(&nbytes), METH_FASTCALL | METH_KEYWORDS,
      "nbytes(shape, dtype=None)\n--\n\nThe bytes of such an array."},
     {"grow", as_function(&grow), METH_FASTCALL,
