@@ -5,10 +5,10 @@ This build has no device memory: the device side is the host side, and the state
 
 import enum
 import threading
-import types
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -72,17 +72,17 @@ def _check_broadcast(source, target):
         raise InvalidArgument(f"cannot copy shape {source} into shape {target}")
 
 
-class UnifiedBuffer:
+_T = TypeVar("_T")
+
+
+class UnifiedBuffer(Generic[_T]):
     """An array with a host and a device side, each synchronised when read if the other is newer.
 
     `host` gives the array; writing through it alone does not mark the host side newer: index the
     buffer, use host_writable(), or call mark_host_dirty().
     """
 
-    _not_allocated = BufferNotAllocatedError
-
-    def __class_getitem__(cls, item):
-        return types.GenericAlias(cls, item)
+    _not_allocated: type[Exception] = BufferNotAllocatedError
 
     def __init__(self, shape, dtype=np.float32, *, pinned=False, _pool=None):
         nbytes = _core.nbytes(shape, dtype)

@@ -60,8 +60,10 @@ PyMethodDef functions[] = {
      "let_go(box, /)\n--\n\nGives the array's bytes back now if only one variable holds it."},
     {"is_pooled", &is_pooled, METH_O,
      "is_pooled(array, /)\n--\n\nWhether an array has its bytes from a pool."},
-    {"set_handler", &set_handler, METH_O, nullptr},
-    {"get_handler", &get_handler, METH_NOARGS, nullptr},
+    {"set_handler", &set_handler, METH_O,
+     "set_handler(handler, /)\n--\n\nMakes NumPy allocate with it here. Returns the one before."},
+    {"get_handler", &get_handler, METH_NOARGS,
+     "get_handler()\n--\n\nThe handler that NumPy allocates with here."},
     {nullptr, nullptr, 0, nullptr},
 };
 
