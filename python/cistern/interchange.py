@@ -9,5 +9,7 @@ def from_dlpack(x, pool=None):
     With a pool, returns a copy lent by it instead. The other way, every array of a pool is a
     numpy.ndarray: pass it to the other library's from_dlpack.
     """
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack() takes an array with __dlpack__, not {type(x).__name__!r}")
     array = np.from_dlpack(x)
     return array if pool is None else pool.copy(array)

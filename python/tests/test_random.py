@@ -1,8 +1,10 @@
 """Random shapes, dtypes, lifetimes and threads against plain NumPy; no leaks in the long run."""
 
+import os
 import threading
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,6 +118,9 @@ def resident_bytes():
         return int(file.read().split()[1]) * 4096
 
 
+@pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps what is freed"
+)
 def test_a_million_cycles_leak_nothing():
     pool = cistern.Pool()
 
