@@ -14,7 +14,7 @@ from typing import Any
 from distributed import WorkerPlugin, get_worker
 
 from . import InvalidArgument, KeyedPool, MemoryPool, Pool
-from .pool import _count
+from .pool import _limit
 
 _NAME = "cistern"
 
@@ -34,7 +34,7 @@ class PoolPlugin(WorkerPlugin):
             raise InvalidArgument(
                 f"share is a part of the worker's memory, above 0 up to 1: {share!r}"
             )
-        self._max_bytes = _count("max_bytes", max_bytes)
+        self._max_bytes = _limit("max_bytes", max_bytes)
         self._share = share
         self._options = options
         Pool(**options)  # raises here, not on the workers, if the options make no sense

@@ -103,3 +103,5 @@ def test_a_tensor_that_torch_keeps_to_itself_is_refused_by_torch(torch):
 def test_what_is_no_array_is_refused():
     with pytest.raises(TypeError, match="'list'"):
         cistern.from_dlpack([1, 2, 3])
+    with pytest.raises(TypeError, match="'int': 3"):
+        cistern.from_dlpack(np.ones(3), pool=3)

@@ -232,6 +232,7 @@ def test_fixed_blocks():
         ({"max_idle_age": "long"}, TypeError),
         ({"evict": "newest"}, ValueError),
         ({"alignment": 3}, ValueError),
+        ({"alignment": None}, TypeError),
         ({"fit": cistern.BestFit(-1.0)}, ValueError),
         ({"nonsense": 1}, TypeError),
     ],
@@ -265,6 +266,8 @@ def test_trim_and_limits(pool):
     assert pool.options["max_idle_bytes"] == 0
     with pytest.raises(ValueError):
         pool.set_limits(max_idle_bytes=-5)
+    with pytest.raises(TypeError, match="keep_idle_bytes is an integer"):
+        pool.trim(None)
 
 
 def test_with_block_gives_back_at_once(pool):
@@ -329,8 +332,18 @@ def test_vector_grows(pool):
     assert vector[3] == -1
     vector.clear()
     assert len(vector) == 0 and list(vector) == []
-    with pytest.raises(ValueError):
-        pool.vector(-1)
+
+
+@pytest.mark.parametrize(
+    "capacity, error", [(-1, ValueError), (2**70, ValueError), (2**61, ValueError), (2.5, TypeError), (None, TypeError), ("3", TypeError)]
+)
+def test_capacities_that_make_no_sense(pool, capacity, error):
+    with pytest.raises(error, match=str(capacity)):
+        pool.vector(capacity)
+    vector = pool.vector(3)
+    with pytest.raises(error, match=str(capacity)):
+        vector.reserve(capacity)
+    assert vector.capacity == 3
     with pytest.raises(TypeError):
         pool.vector(3, object)
 

@@ -196,5 +196,7 @@ def test_pooled_decorates_and_blocks(pool):
 def test_wrong_arguments(pool):
     with pytest.raises(ValueError):
         cistern.numpy_pool(pool, min_bytes=-1)
+    with pytest.raises(TypeError, match="min_bytes is an integer"):
+        cistern.numpy_pool(pool, min_bytes=None)
     with pytest.raises(TypeError):
         cistern.numpy_pool("pool")
