@@ -194,13 +194,20 @@ void* Handler::reallocate(void* context, void* data, std::size_t bytes) noexcept
     void* const moved = allocate(context, bytes);
     if (moved == nullptr) return nullptr;
     std::memcpy(moved, data, std::min(old_bytes, bytes));
-    release(context, data, old_bytes);
+    if (pooled(data)) {
+        give_back(data);  // with the GIL: the array still shows the old bytes to other threads
+    } else {
+        free_small(data);
+    }
     return moved;
 }
 
 void Handler::release(void* /*context*/, void* data, std::size_t /*bytes*/) noexcept {
     if (data == nullptr) return;
     if (pooled(data)) {
+        // A pool that keeps no more returns the pages to the system.
+        const WithoutGil without(handle_of(data).size() >= much_to_give_back &&
+                                 PyGILState_Check() != 0);
         give_back(data);
     } else {
         free_small(data);

@@ -15,6 +15,7 @@
 
 #include "cistern/cistern.hpp"
 #include "errors.hpp"
+#include "gil.hpp"
 #include "lend.hpp"
 
 namespace nb = nanobind;
@@ -136,7 +137,7 @@ void set_limits(PythonPool& self, OptionalBytes max_bytes, OptionalBytes max_idl
                   now.max_idle_age};
     apply({max_bytes, max_idle_bytes, max_idle_buffers, max_buffer_bytes, max_idle_milliseconds},
           limits);
-    const nb::gil_scoped_release without;
+    const WithoutGil without;
     self.pool().set_limits(limits);
 }
 
@@ -164,7 +165,7 @@ Texts texts_of_explanation(PythonPool& self) {
 }
 
 std::size_t trim(PythonPool& self, std::size_t keep_idle_bytes) {
-    const nb::gil_scoped_release without;
+    const WithoutGil without;
     return self.pool().trim(keep_idle_bytes);
 }
 

@@ -4,6 +4,7 @@ import gc
 import pickle
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -380,6 +381,47 @@ def test_threads_never_share(pool):
     for thread in threads:
         thread.join()
     assert not errors and lent(pool) == 0
+
+
+BYTES = 256 << 20
+
+
+def dirty(pool):
+    array = pool.empty(BYTES, "u1")
+    array[::4096] = 1
+    return array
+
+
+@pytest.mark.parametrize(
+    "keeps, prepare, work",
+    [
+        (1 << 30, lambda pool: dirty(pool).size, lambda pool, _: pool.zeros(BYTES, "u1")),
+        (0, lambda pool: [dirty(pool)], lambda pool, arrays: arrays.clear()),
+        (1 << 30, lambda pool: dirty(pool).size, lambda pool, _: pool.trim()),
+    ],
+    ids=["zeroing", "release", "trim"],
+)
+def test_other_threads_run_meanwhile(keeps, prepare, work):
+    pool = cistern.Pool(huge_pages=False, max_idle_bytes=keeps)  # many small pages take their time
+    prepared = prepare(pool)
+    ticks, stop, interval = [0], threading.Event(), sys.getswitchinterval()
+
+    def tick():
+        while not stop.is_set():
+            ticks[0] += 1
+            time.sleep(0.0001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    sys.setswitchinterval(100)  # from here on a thread runs only when another lets it
+    try:
+        before = ticks[0]
+        work(pool, prepared)
+        assert ticks[0] > before
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        thread.join()
 
 
 def test_reports(pool):

@@ -64,6 +64,26 @@ def test_the_sanitizer_sees_who_reads_what_was_given_back():
     assert result.returncode != 0 and "use-after-poison" in result.stderr
 
 
+def test_threads_that_wait_for_memory_when_the_interpreter_ends():
+    output = run("""
+        import threading, time, numpy as np, cistern
+        pool = cistern.Pool(max_idle_bytes=64 << 20)
+        def lend():
+            while True: pool.zeros(1 << 20)
+        def serve():
+            cistern.enable_numpy(pool)
+            while True: np.zeros(1 << 20)
+        def trim():
+            while True: pool.trim()
+        def give_back():
+            while True: pool.empty(16 << 20)
+        for work in (lend, serve, trim, give_back):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.2)
+        """)
+    assert output == ""
+
+
 def child_sum(pool, n):
     return float(pool.full(n, 2.0).sum()), pool.name
 
