@@ -336,7 +336,15 @@ def test_vector_grows(pool):
 
 
 @pytest.mark.parametrize(
-    "capacity, error", [(-1, ValueError), (2**70, ValueError), (2**61, ValueError), (2.5, TypeError), (None, TypeError), ("3", TypeError)]
+    "capacity, error",
+    [
+        (-1, ValueError),
+        (2**70, ValueError),
+        (2**61, ValueError),
+        (2.5, TypeError),
+        (None, TypeError),
+        ("3", TypeError),
+    ],
 )
 def test_capacities_that_make_no_sense(pool, capacity, error):
     with pytest.raises(error, match=str(capacity)):

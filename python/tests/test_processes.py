@@ -52,12 +52,16 @@ def test_arrays_may_live_until_the_interpreter_ends():
 )
 def test_the_sanitizer_sees_who_reads_what_was_given_back():
     result = subprocess.run(
-        [sys.executable, "-c", """if True:
+        [
+            sys.executable,
+            "-c",
+            """if True:
             import ctypes, cistern
             pool = cistern.Pool()
             address = pool.zeros(1000, "u1").ctypes.data
             ctypes.string_at(address, 1000)
-            """],
+            """,
+        ],
         capture_output=True,
         text=True,
     )

@@ -15,7 +15,9 @@ PACKAGE = Path(cistern.__file__).parent
 
 
 def run(*command, expected=0):
-    result = subprocess.run([sys.executable, "-m", *map(str, command)], capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-m", *map(str, command)], capture_output=True, text=True
+    )
     assert result.returncode == expected, result.stdout + result.stderr
     return result.stdout
 

@@ -42,7 +42,10 @@ def their_pool():
 @pytest.mark.parametrize(
     "function, expected",
     [
-        (cistern.KeyedPool.get_or_create, {"key": REQUIRED, "shape": REQUIRED, "dtype": np.float64}),
+        (
+            cistern.KeyedPool.get_or_create,
+            {"key": REQUIRED, "shape": REQUIRED, "dtype": np.float64},
+        ),
         (BufferPool.get_or_create, {"key": REQUIRED, "shape": REQUIRED, "dtype": np.float64}),
         (
             cistern.MemoryPool,
@@ -83,7 +86,9 @@ def test_private_attributes_of_the_memory_pool(their_pool):
     kind._instance = None
     other = kind(initial_size_mb=16, max_size_mb=64)
     assert (other._initial_size_mb, other._max_size_mb) == (16, 64) and other is not their_pool
-    assert kind(initial_size_mb=5) is other and other._initial_size_mb == 16  # only the first counts
+    assert (
+        kind(initial_size_mb=5) is other and other._initial_size_mb == 16
+    )  # only the first counts
     other.enable()
     assert other._enabled and other.enabled
     other.set_limit(32)

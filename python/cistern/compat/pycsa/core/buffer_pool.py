@@ -22,5 +22,7 @@ class BufferPool(KeyedPool):
     def buffers(self):
         """{key: (shape, array)}: the bytes that the calling thread's keys have."""
         with self._lock:
-            own = {key: one.box[0] for (ident, key), one in self._own.items() if ident == get_ident()}
+            own = {
+                key: one.box[0] for (ident, key), one in self._own.items() if ident == get_ident()
+            }
         return {key: (array.shape, array) for key, array in own.items()}
