@@ -8,7 +8,6 @@ import sys
 import textwrap
 import threading
 
-import numpy as np
 import pytest
 
 import cistern
