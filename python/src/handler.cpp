@@ -83,6 +83,12 @@ bool pooled(void* data) noexcept {
     std::abort();
 }
 
+// A pool that keeps no more returns the pages to the system. Apart, so that it costs the others nothing.
+[[gnu::noinline]] void give_back_much(void* data) noexcept {
+    const WithoutGil without(PyGILState_Check() != 0);
+    Handler::give_back(data);
+}
+
 void destroy(PyObject* capsule) noexcept { delete &Handler::of(capsule); }
 
 }  // namespace
@@ -204,13 +210,12 @@ void* Handler::reallocate(void* context, void* data, std::size_t bytes) noexcept
 
 void Handler::release(void* /*context*/, void* data, std::size_t /*bytes*/) noexcept {
     if (data == nullptr) return;
-    if (pooled(data)) {
-        // A pool that keeps no more returns the pages to the system.
-        const WithoutGil without(handle_of(data).size() >= much_to_give_back &&
-                                 PyGILState_Check() != 0);
+    if (!pooled(data)) {
+        free_small(data);
+    } else if (handle_of(data).size() < much_to_give_back) {
         give_back(data);
     } else {
-        free_small(data);
+        give_back_much(data);
     }
 }
 
