@@ -15,9 +15,9 @@ from .errors import (  # isort: skip  (the extension looks them up)
     OutOfMemory,
     Unavailable,
 )
+from ._core import is_pooled  # isort: skip  (before NumPy: says it if this interpreter will not do)
+from ._core import version as __version__  # isort: skip
 from . import compat
-from ._core import is_pooled
-from ._core import version as __version__
 from .fits import BestFit, Elastic, ExactFit, FixedBlock
 from .interchange import from_dlpack
 from .keyed import KeyedPool

@@ -1,14 +1,63 @@
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ContextManager, Generic, Literal, SupportsIndex, TypeVar
+from typing import (
+    Any,
+    ContextManager,
+    Generic,
+    Literal,
+    SupportsIndex,
+    TypeVar,
+    overload,
+    type_check_only,
+)
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import compat as compat
 
-__all__: list[str]
+__all__ = [
+    "BestFit",
+    "BufferNotAllocatedError",
+    "BufferState",
+    "DeviceError",
+    "Elastic",
+    "Error",
+    "ExactFit",
+    "Explanation",
+    "FOREVER",
+    "FixedBlock",
+    "Gauge",
+    "InvalidArgument",
+    "KeyedPool",
+    "MemoryPool",
+    "NO_LIMIT",
+    "OutOfMemory",
+    "Pool",
+    "PoolStatistics",
+    "PoolStats",
+    "Ranged",
+    "Shape",
+    "Unavailable",
+    "UnifiedBuffer",
+    "Vector",
+    "compat",
+    "configure_memory_pool",
+    "cuda_available",
+    "default_pool",
+    "disable_numpy",
+    "enable_numpy",
+    "from_dlpack",
+    "get_memory_pool",
+    "is_pooled",
+    "numpy_pool",
+    "pooled",
+    "shape",
+    "with_arrays",
+    "with_arrays_like",
+]
+
 __version__: str
 
 _R = TypeVar("_R")
@@ -46,6 +95,7 @@ class Gauge:
     now: int = 0
     peak: int = 0
 
+@dataclass(frozen=True)
 class PoolStats:
     acquires: int
     hits: int
@@ -63,7 +113,9 @@ class PoolStats:
     idle_bytes: Gauge
     held_bytes: Gauge
     waste_bytes: Gauge
-    evictions_by_limit: dict[str, int]
+    evictions_by_limit: dict[str, int] = ...
+    _json: str = ...
+    _text: str = ...
     @property
     def hit_rate(self) -> float: ...
     def json(self) -> str: ...
@@ -82,6 +134,7 @@ class Explanation:
     classes: list[dict[str, int]]
     ages: list[dict[str, int]]
     why: list[str]
+    def __init__(self, texts: tuple[str, str]) -> None: ...
     def json(self) -> str: ...
     def as_dict(self) -> dict[str, Any]: ...
 
@@ -193,18 +246,18 @@ class numpy_pool:
 def enable_numpy(pool: Pool | None = None, *, min_bytes: int = 1024) -> Pool: ...
 def disable_numpy() -> None: ...
 
-class pooled:
-    # With a function, what the function is; without, a decorator and context manager.
-    def __new__(
-        cls,
-        function: Callable[..., Any] | None = None,
-        *,
-        pool: Pool | None = None,
-        min_bytes: int = 1024,
-    ) -> Any: ...
+@type_check_only
+class _Pooled:
     def __enter__(self) -> Pool: ...
     def __exit__(self, *error: object) -> None: ...
     def __call__(self, function: _F) -> _F: ...
+
+@overload
+def pooled(function: _F, *, pool: Pool | None = None, min_bytes: int = 1024) -> _F: ...
+@overload
+def pooled(
+    function: None = None, *, pool: Pool | None = None, min_bytes: int = 1024
+) -> _Pooled: ...
 
 class KeyedPool:
     pool: Pool

@@ -2,58 +2,51 @@ from typing import Any
 
 from numpy.typing import DTypeLike, NDArray
 
-version: str
-header_bytes: int
+
 
 class Pool:
-    def __init__(
-        self,
-        *,
-        memory: str,
-        huge_pages: bool,
-        name: str,
-        fit: str,
-        max_waste: float,
-        block_bytes: int,
-        alignment: int,
-        max_bytes: int | None,
-        max_idle_bytes: int | None,
-        max_idle_buffers: int | None,
-        max_buffer_bytes: int | None,
-        max_idle_milliseconds: int | None,
-        evict: str,
-        separate_types: bool,
-        wipe_on_release: bool,
-    ) -> None: ...
-    def empty(self, shape: Any, dtype: DTypeLike | None = None) -> NDArray[Any]: ...
-    def zeros(self, shape: Any, dtype: DTypeLike | None = None) -> NDArray[Any]: ...
-    def _set_limits(
-        self,
-        *,
-        max_bytes: int | None,
-        max_idle_bytes: int | None,
-        max_idle_buffers: int | None,
-        max_buffer_bytes: int | None,
-        max_idle_milliseconds: int | None,
-    ) -> None: ...
+    def __init__(self, *, memory: str, huge_pages: bool, name: str, fit: str, max_waste: float, block_bytes: int, alignment: int, max_bytes: int | None, max_idle_bytes: int | None, max_idle_buffers: int | None, max_buffer_bytes: int | None, max_idle_milliseconds: int | None, evict: str, separate_types: bool, wipe_on_release: bool) -> None: ...
+
+    def _set_limits(self, *, max_bytes: int | None, max_idle_bytes: int | None, max_idle_buffers: int | None, max_buffer_bytes: int | None, max_idle_milliseconds: int | None) -> None: ...
+
     def _limits(self) -> dict[str, int]: ...
+
     def _stats(self) -> tuple[str, str]: ...
+
     def _explain(self) -> tuple[str, str]: ...
+
     def _trim(self, keep_idle_bytes: int) -> int: ...
+
     def _numpy_handler(self, min_bytes: int) -> object: ...
+
     @property
     def name(self) -> str: ...
+
     @property
     def memory(self) -> str: ...
 
-def view(
-    owner: NDArray[Any], shape: Any, dtype: DTypeLike | None = None, offset: int = 0
-) -> NDArray[Any]: ...
+    def empty(self, /, shape: Any, dtype: DTypeLike | None = None) -> NDArray[Any]: ...
+
+    def zeros(self, /, shape: Any, dtype: DTypeLike | None = None) -> NDArray[Any]: ...
+
+def view(owner: NDArray[Any], shape: Any, dtype: DTypeLike | None = None, offset: int = 0) -> NDArray[Any] | None: ...
+
 def nbytes(shape: Any, dtype: DTypeLike | None = None) -> int: ...
+
 def grow(box: list[NDArray[Any]], nbytes: int, /) -> bool: ...
+
 def let_go(box: list[NDArray[Any]], /) -> bool: ...
+
 def is_pooled(array: object, /) -> bool: ...
+
 def set_handler(handler: object, /) -> object: ...
+
 def get_handler() -> object: ...
+
+version: str
+
+header_bytes: int
+
 def default_max_idle_bytes() -> int: ...
+
 def process_memory_limit() -> int: ...

@@ -9,12 +9,12 @@ def cell(rows):                       # a task
 print(cistern.dask.gather_stats(client))
 """
 
+from typing import Any
+
 from distributed import WorkerPlugin, get_worker
 
-from .errors import InvalidArgument
-from .keyed import KeyedPool
-from .pool import Pool, _count
-from .unified import MemoryPool
+from . import InvalidArgument, KeyedPool, MemoryPool, Pool
+from .pool import _limit
 
 _NAME = "cistern"
 
@@ -29,17 +29,17 @@ class PoolPlugin(WorkerPlugin):
 
     name = _NAME
 
-    def __init__(self, max_bytes=None, *, share=0.8, **options):
+    def __init__(self, max_bytes: int | None = None, *, share: float = 0.8, **options: Any) -> None:
         if not 0 < share <= 1:
             raise InvalidArgument(
                 f"share is a part of the worker's memory, above 0 up to 1: {share!r}"
             )
-        self._max_bytes = _count("max_bytes", max_bytes)
+        self._max_bytes = _limit("max_bytes", max_bytes)
         self._share = share
         self._options = options
         Pool(**options)  # raises here, not on the workers, if the options make no sense
 
-    def setup(self, worker):
+    def setup(self, worker: Any) -> None:
         """Makes the worker's pools."""
         budget = self._max_bytes
         if budget is None:
@@ -56,7 +56,7 @@ class PoolPlugin(WorkerPlugin):
             "memory": MemoryPool(pool=pool),
         }
 
-    def teardown(self, worker):
+    def teardown(self, worker: Any) -> None:
         """Gives what is idle back; arrays that tasks still hold stay valid."""
         pools = worker.__dict__.pop("_cistern", None)
         if pools is not None:
@@ -75,17 +75,17 @@ def _pools(worker=None):
         ) from None
 
 
-def pool():
+def pool() -> Pool:
     """Returns the Pool of the worker that runs this task."""
     return _pools()["pool"]
 
 
-def keyed_pool():
+def keyed_pool() -> KeyedPool:
     """Returns the KeyedPool of the worker that runs this task."""
     return _pools()["keyed"]
 
 
-def memory_pool():
+def memory_pool() -> MemoryPool:
     """Returns the MemoryPool of the worker that runs this task."""
     return _pools()["memory"]
 
@@ -99,10 +99,10 @@ def _stats_of(dask_worker):
     }
 
 
-def gather_stats(client):
+def gather_stats(client: Any) -> dict[str, Any]:
     """Returns {worker: {"pool", "keys", "memory"}}, and under "total" the keys of all workers."""
     workers = client.run(_stats_of)
-    total = {}
+    total: dict[str, dict[str, int]] = {}
     for stats in workers.values():
         for key, counts in stats["keys"].items():
             into = total.setdefault(key, dict.fromkeys(counts, 0))

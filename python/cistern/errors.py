@@ -34,3 +34,4 @@ for _class in (
     BufferNotAllocatedError,
 ):
     _class.__module__ = "cistern"
+del _class

@@ -2,7 +2,7 @@
 that change."""
 
 import threading
-import weakref
+from threading import get_ident
 
 import numpy as np
 
@@ -16,18 +16,15 @@ _float64 = np.dtype(np.float64)
 
 
 class _Entry:
-    """A key's buffer for one thread. The list holds its bytes: a grow can see who else does."""
+    """A key's buffer for one thread, and what was asked of it. The list holds its bytes: a grow can
+    see who else does."""
 
-    __slots__ = ("box", "thread", "ident")
+    __slots__ = ("box", "ident", "hits", "misses", "grows")
 
-    def __init__(self, array, thread):
+    def __init__(self, array, ident):
         self.box = [array]
-        self.thread = weakref.ref(thread)
-        self.ident = thread.ident
-
-    def deserted(self):
-        thread = self.thread()
-        return thread is None or not thread.is_alive()
+        self.ident = ident
+        self.hits, self.misses, self.grows = 0, 1, 0
 
 
 class KeyedPool:
@@ -49,52 +46,54 @@ class KeyedPool:
         self.pool = Pool(name="keyed") if pool is None else pool
         self._same_key = same_key
         self._entries = {}  # key: [entries, one per thread]
-        self._stats = {}
+        self._own = {}  # (thread's ident, key): its entry
         give_lock(self)
 
     def get_or_create(self, key, shape, dtype=_float64):
         """Returns the key's array in this shape and dtype. An error changes and counts nothing."""
+        # What only the calling thread writes needs no lock.
+        entry = self._own.get((get_ident(), key))
+        if entry is not None:
+            array = _core.view(entry.box[0], shape, dtype)
+            if array is not None:
+                entry.hits += 1
+                return array
         wanted = _core.nbytes(shape, dtype)
         with self._lock:
-            entry = self._find(key)
             if entry is None:
-                entry = _Entry(self.pool.empty(wanted, np.uint8), threading.current_thread())
-                array = _core.view(entry.box[0], shape, dtype)
-                self._entries.setdefault(key, []).append(entry)
-                count = "misses"
+                entry = self._find(key)
+            if entry is None:
+                entry = self._add(key, wanted)
             elif wanted <= entry.box[0].nbytes:
-                array = _core.view(entry.box[0], shape, dtype)
-                count = "hits"
+                entry.hits += 1
             else:
                 self._grow(entry, wanted)
-                array = _core.view(entry.box[0], shape, dtype)
-                count = "grows"
-            stats = self._stats.get(key)
-            if stats is None:
-                stats = self._stats[key] = {"hits": 0, "misses": 0, "grows": 0}
-            stats[count] += 1
-            return array
+                entry.grows += 1
+            return _core.view(entry.box[0], shape, dtype)
 
     def _find(self, key):
-        """Returns the calling thread's entry, or None if it needs a new one."""
-        entries = self._entries.get(key)
-        if entries is None:
-            return None
-        ident = threading.get_ident()
+        """Returns an entry that the calling thread may take over, or None if it needs a new one."""
+        entries = self._entries.get(key, ())
+        # current_thread() adds those that Python did not start to the ones it counts.
+        alive = {thread.ident for thread in threading.enumerate()}
         for entry in entries:
-            if entry.ident == ident:
+            if entry.ident not in alive:
+                del self._own[entry.ident, key]
+                entry.ident = threading.current_thread().ident
+                self._own[entry.ident, key] = entry
                 return entry
-        for entry in entries:
-            if entry.deserted():
-                thread = threading.current_thread()
-                entry.thread, entry.ident = weakref.ref(thread), thread.ident
-                return entry
-        if self._same_key == "error":
+        if entries and self._same_key == "error":
             raise InvalidArgument(
                 f"another thread uses the buffer of key {key!r}; "
                 "KeyedPool(same_key='own_buffer') gives each thread its own"
             )
         return None
+
+    def _add(self, key, wanted):
+        entry = _Entry(self.pool.empty(wanted, np.uint8), threading.current_thread().ident)
+        self._entries.setdefault(key, []).append(entry)
+        self._own[entry.ident, key] = entry
+        return entry
 
     def _grow(self, entry, wanted):
         if not (entry.box[0].nbytes and _core.grow(entry.box, wanted)):
@@ -103,7 +102,13 @@ class KeyedPool:
     def get_stats(self):
         """Returns {key: {"hits", "misses", "grows"}}, a copy."""
         with self._lock:
-            return {key: dict(counts) for key, counts in self._stats.items()}
+            return {
+                key: {
+                    name: sum(getattr(entry, name) for entry in entries)
+                    for name in ("hits", "misses", "grows")
+                }
+                for key, entries in self._entries.items()
+            }
 
     def get_memory_usage(self):
         """Returns {"total_mb", "buffers": {key: mb}}, in mebibytes."""
@@ -118,7 +123,7 @@ class KeyedPool:
         """Forgets every key, its buffers and its counts; arrays handed out stay valid."""
         with self._lock:
             self._entries.clear()
-            self._stats.clear()
+            self._own.clear()
 
     def keys(self):
         """Returns the keys asked for so far."""

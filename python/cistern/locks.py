@@ -4,7 +4,7 @@ import os
 import threading
 import weakref
 
-_owners = weakref.WeakSet()
+_owners: "weakref.WeakSet[object]" = weakref.WeakSet()
 
 
 def give_lock(owner):

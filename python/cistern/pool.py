@@ -16,10 +16,12 @@ FOREVER = float("inf")
 _FOREVER_MILLISECONDS = 2**63 - 1
 
 
-def _count(name, value):
+def _limit(name, value):
     """Returns a limit as the C++ library takes it: None stays, for the default."""
-    if value is None:
-        return None
+    return None if value is None else _count(name, value)
+
+
+def _count(name, value):
     try:
         number = operator.index(value)
     except TypeError:
@@ -88,10 +90,10 @@ class Pool(_core.Pool):
             max_waste=float(fit.max_waste) if isinstance(fit, BestFit) else 0.0,
             block_bytes=_count("bytes", fit.bytes) if isinstance(fit, FixedBlock) else 0,
             alignment=_count("alignment", alignment),
-            max_bytes=_count("max_bytes", max_bytes),
-            max_idle_bytes=_count("max_idle_bytes", max_idle_bytes),
-            max_idle_buffers=_count("max_idle_buffers", max_idle_buffers),
-            max_buffer_bytes=_count("max_buffer_bytes", max_buffer_bytes),
+            max_bytes=_limit("max_bytes", max_bytes),
+            max_idle_bytes=_limit("max_idle_bytes", max_idle_bytes),
+            max_idle_buffers=_limit("max_idle_buffers", max_idle_buffers),
+            max_buffer_bytes=_limit("max_buffer_bytes", max_buffer_bytes),
             max_idle_milliseconds=_milliseconds("max_idle_age", max_idle_age),
             evict=evict,
             separate_types=bool(separate_types),
@@ -177,10 +179,10 @@ class Pool(_core.Pool):
     ):
         """Changes the limits that are given, at once: evicts what is above."""
         self._set_limits(
-            max_bytes=_count("max_bytes", max_bytes),
-            max_idle_bytes=_count("max_idle_bytes", max_idle_bytes),
-            max_idle_buffers=_count("max_idle_buffers", max_idle_buffers),
-            max_buffer_bytes=_count("max_buffer_bytes", max_buffer_bytes),
+            max_bytes=_limit("max_bytes", max_bytes),
+            max_idle_bytes=_limit("max_idle_bytes", max_idle_bytes),
+            max_idle_buffers=_limit("max_idle_buffers", max_idle_buffers),
+            max_buffer_bytes=_limit("max_buffer_bytes", max_buffer_bytes),
             max_idle_milliseconds=_milliseconds("max_idle_age", max_idle_age),
         )
 

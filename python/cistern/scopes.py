@@ -1,6 +1,5 @@
 """Arrays for the length of a call, in nests of any shape."""
 
-import math
 import operator
 from dataclasses import dataclass
 
@@ -192,11 +191,8 @@ def _lend(pool, spec):
     for leaf in _leaves(spec):
         extents, starts = _plain(leaf)
         dtype = pool.empty(0, leaf.dtype).dtype
-        sizes = [operator.index(e) for e in extents]
-        if any(size < 0 for size in sizes):
-            raise InvalidArgument(f"negative extents are not allowed: shape {extents!r}")
         parts.append((extents, starts, dtype, total))
-        total += -(-math.prod(sizes) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+        total += -(-_core.nbytes(extents, dtype) // _ALIGNMENT) * _ALIGNMENT
     block = pool.empty(total, np.uint8)
     arrays = (_ranged(_core.view(block, e, d, offset), s) for e, s, d, offset in parts)
     return _rebuild(spec, arrays)

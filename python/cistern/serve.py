@@ -54,7 +54,7 @@ def disable_numpy():
     _core.set_handler(None)
 
 
-class pooled:
+def pooled(function=None, *, pool=None, min_bytes=DEFAULT_MIN_BYTES):
     """Serves NumPy from a pool for a block or for every call of a function.
 
         with cistern.pooled():           @cistern.pooled
@@ -63,15 +63,15 @@ class pooled:
     Takes the arguments of numpy_pool: `@cistern.pooled(pool=mine, min_bytes=4096)`. Also decorates
     coroutine functions and generators.
     """
+    block = _Pooled(numpy_pool(pool, min_bytes=min_bytes))
+    return block if function is None else block(function)
 
-    def __new__(cls, function=None, *, pool=None, min_bytes=DEFAULT_MIN_BYTES):
-        self = super().__new__(cls)
-        self._serving = numpy_pool(pool, min_bytes=min_bytes)
-        if function is None:
-            return self
-        if not callable(function):
-            raise TypeError(f"pooled() decorates a function, not {function!r}")
-        return self(function)
+
+class _Pooled:
+    """A block, and a decorator; what pooled() returns."""
+
+    def __init__(self, serving):
+        self._serving = serving
 
     def __enter__(self):
         return self._serving.__enter__()
@@ -80,6 +80,8 @@ class pooled:
         return self._serving.__exit__(*error)
 
     def __call__(self, function):
+        if not callable(function):
+            raise TypeError(f"pooled() decorates a function, not {function!r}")
         serving = self._serving
         if inspect.iscoroutinefunction(function):
 

@@ -5,17 +5,17 @@ This build has no device memory: the device side is the host side, and the state
 
 import enum
 import threading
-import types
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from . import _core
 from .errors import BufferNotAllocatedError, InvalidArgument
 from .locks import give_lock
-from .pool import NO_LIMIT, Pool
+from .pool import FOREVER, NO_LIMIT, Pool
 
 _GIBIBYTE = 1024**3
 _MEBIBYTE = 1024**2
@@ -72,17 +72,17 @@ def _check_broadcast(source, target):
         raise InvalidArgument(f"cannot copy shape {source} into shape {target}")
 
 
-class UnifiedBuffer:
+_T = TypeVar("_T")
+
+
+class UnifiedBuffer(Generic[_T]):
     """An array with a host and a device side, each synchronised when read if the other is newer.
 
     `host` gives the array; writing through it alone does not mark the host side newer: index the
     buffer, use host_writable(), or call mark_host_dirty().
     """
 
-    _not_allocated = BufferNotAllocatedError
-
-    def __class_getitem__(cls, item):
-        return types.GenericAlias(cls, item)
+    _not_allocated: type[Exception] = BufferNotAllocatedError
 
     def __init__(self, shape, dtype=np.float32, *, pinned=False, _pool=None):
         nbytes = _core.nbytes(shape, dtype)
@@ -325,6 +325,8 @@ class MemoryPool:
                 raise TypeError(f"{name} is an integer, not {type(value).__name__!r}: {value!r}")
             if value < 0:
                 raise InvalidArgument(f"{name} is negative: {value}")
+        if pool is not None and not isinstance(pool, Pool):
+            raise TypeError(f"pool is a cistern.Pool, not {type(pool).__name__!r}: {pool!r}")
         self._max_pool_size = int(max_pool_size)
         self._max_buffer_size = int(max_buffer_size)
         self._bytes_from = Pool(name="unified") if pool is None else pool
@@ -452,13 +454,13 @@ class MemoryPool:
 
     def set_limit(self, size_mb=None):
         """Limits the mebibytes of all buffers together; None lifts the limit."""
-        if size_mb is None:
+        if size_mb is None or size_mb == FOREVER:
             self._bytes_from.set_limits(max_bytes=NO_LIMIT)
         else:
             if isinstance(size_mb, bool) or not isinstance(size_mb, (int, float, np.number)):
                 raise TypeError(f"size_mb is a number, not {type(size_mb).__name__!r}: {size_mb!r}")
             if not size_mb >= 0:
-                raise InvalidArgument(f"size_mb is negative: {size_mb}")
+                raise InvalidArgument(f"size_mb is no size: {size_mb}")
             self._bytes_from.set_limits(max_bytes=int(size_mb * _MEBIBYTE))
         self._max_size_mb = size_mb
 

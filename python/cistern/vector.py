@@ -5,7 +5,6 @@ import operator
 import numpy as np
 
 from . import _core
-from .errors import InvalidArgument
 
 
 class Vector:
@@ -17,15 +16,9 @@ class Vector:
     __slots__ = ("_pool", "_dtype", "_box", "_size", "_items")
 
     def __init__(self, pool, capacity=0, dtype=None):
-        try:
-            capacity = operator.index(capacity)
-        except TypeError:
-            raise TypeError(f"capacity is an integer, not {capacity!r}") from None
-        if capacity < 0:
-            raise InvalidArgument(f"capacity is negative: {capacity}")
         self._pool = pool
         self._dtype = pool.empty(0, dtype).dtype  # refuses what the pool refuses
-        self._box = [pool.empty(capacity * self._dtype.itemsize, np.uint8)]
+        self._box = [pool.empty(self._bytes(capacity), np.uint8)]
         self._size = 0
         self._items = None
 
@@ -46,11 +39,17 @@ class Vector:
             self._items = _core.view(self._box[0], self.capacity, self._dtype)
         return self._items
 
+    def _bytes(self, capacity):
+        try:
+            return _core.nbytes(operator.index(capacity), self._dtype)
+        except TypeError:
+            raise TypeError(f"capacity is an integer, not {capacity!r}") from None
+
     def reserve(self, capacity):
         """Makes room for at least so many elements."""
+        nbytes = self._bytes(capacity)
         if capacity <= self.capacity:
             return
-        nbytes = capacity * self._dtype.itemsize
         self._items = None
         if self._box[0].nbytes and _core.grow(self._box, nbytes):
             return

@@ -28,13 +28,50 @@ void* mark(void* block, std::size_t bytes) noexcept {
     return data;
 }
 
+// Freed blocks of up to a kibibyte, a few of each size, in steps of a tag's size: a second level of
+// NumPy's allocator that costs less than to go through it. Protected by the GIL, as NumPy's cache is.
+struct FreeBlocks {
+    static constexpr std::size_t sizes = 1 + (1024 + sizeof(Tag)) / sizeof(Tag);
+    static constexpr std::size_t most = 7;  // with the count, one cache line
+    std::size_t count;
+    void* blocks[most];
+};
+constinit FreeBlocks free_blocks[FreeBlocks::sizes]{};
+
+constexpr std::size_t with_tag(std::size_t bytes) noexcept {
+    return (bytes + 2 * sizeof(Tag) - 1) / sizeof(Tag) * sizeof(Tag);
+}
+
 void* allocate_small(std::size_t bytes) noexcept {
-    const std::size_t all = bytes + sizeof(Tag);
+    const std::size_t all = with_tag(bytes);
+    if (all / sizeof(Tag) < FreeBlocks::sizes) [[likely]] {
+        FreeBlocks& free = free_blocks[all / sizeof(Tag)];
+        if (free.count != 0) [[likely]] {
+            return mark(free.blocks[--free.count], all);
+        }
+    }
     return mark(numpy_allocator.malloc(numpy_allocator.ctx, all), all);
+}
+
+void* allocate_small_zeroed(std::size_t bytes) noexcept {
+    const std::size_t all = with_tag(bytes);
+    if (all / sizeof(Tag) >= FreeBlocks::sizes) {
+        return mark(numpy_allocator.calloc(numpy_allocator.ctx, 1, all), all);
+    }
+    void* const data = allocate_small(bytes);
+    if (data != nullptr) std::memset(data, 0, bytes);
+    return data;
 }
 
 void free_small(void* data) noexcept {
     Tag& tag = tag_of(data);
+    if (tag.bytes / sizeof(Tag) < FreeBlocks::sizes) [[likely]] {
+        FreeBlocks& free = free_blocks[tag.bytes / sizeof(Tag)];
+        if (free.count != FreeBlocks::most) [[likely]] {
+            free.blocks[free.count++] = &tag;
+            return;
+        }
+    }
     numpy_allocator.free(numpy_allocator.ctx, &tag, tag.bytes);
 }
 
@@ -44,6 +81,12 @@ bool pooled(void* data) noexcept {
     if (owner == owned_by_numpy) return false;
     std::fputs("cistern: the bytes in front of an array were overwritten\n", stderr);
     std::abort();
+}
+
+// A pool that keeps no more returns the pages to the system. Apart, so that it costs the others nothing.
+[[gnu::noinline]] void give_back_much(void* data) noexcept {
+    const WithoutGil without(PyGILState_Check() != 0);
+    Handler::give_back(data);
 }
 
 void destroy(PyObject* capsule) noexcept { delete &Handler::of(capsule); }
@@ -122,10 +165,7 @@ void* Handler::allocate_zeroed(void* context, std::size_t count, std::size_t byt
     auto& handler = *static_cast<Handler*>(context);
     std::size_t all = 0;
     if (__builtin_mul_overflow(count, bytes, &all)) return nullptr;
-    if (all < handler.min_bytes_) {
-        all += sizeof(Tag);
-        return mark(numpy_allocator.calloc(numpy_allocator.ctx, 1, all), all);
-    }
+    if (all < handler.min_bytes_) return allocate_small_zeroed(all);
     try {
         const WithoutGil without(all >= much_to_zero && PyGILState_Check() != 0);
         return handler.lend_zeroed(all);
@@ -153,23 +193,29 @@ void* Handler::reallocate(void* context, void* data, std::size_t bytes) noexcept
     } else {
         old_bytes = tag_of(data).bytes - sizeof(Tag);
         if (bytes < handler.min_bytes_) {
-            const std::size_t all = bytes + sizeof(Tag);
+            const std::size_t all = with_tag(bytes);
             return mark(numpy_allocator.realloc(numpy_allocator.ctx, &tag_of(data), all), all);
         }
     }
     void* const moved = allocate(context, bytes);
     if (moved == nullptr) return nullptr;
     std::memcpy(moved, data, std::min(old_bytes, bytes));
-    release(context, data, old_bytes);
+    if (pooled(data)) {
+        give_back(data);  // with the GIL: the array still shows the old bytes to other threads
+    } else {
+        free_small(data);
+    }
     return moved;
 }
 
 void Handler::release(void* /*context*/, void* data, std::size_t /*bytes*/) noexcept {
     if (data == nullptr) return;
-    if (pooled(data)) {
+    if (!pooled(data)) {
+        free_small(data);
+    } else if (handle_of(data).size() < much_to_give_back) {
         give_back(data);
     } else {
-        free_small(data);
+        give_back_much(data);
     }
 }
 

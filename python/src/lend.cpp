@@ -105,16 +105,19 @@ PyObject* view(PyObject* /*module*/, PyObject* const* args, Py_ssize_t count, Py
         Extents extents;
         read_shape(values[1], extents);
         PyArray_Descr* const descr = read_dtype(values[2]);
+        bool fits = false;
         try {
             const std::size_t bytes = bytes_of(values[1], extents, descr);
             const auto all = static_cast<std::size_t>(PyArray_NBYTES(as_array(owner)));
-            if (offset < 0 || static_cast<std::size_t>(offset) > all ||
-                bytes > all - static_cast<std::size_t>(offset)) {
-                raise_invalid("%zu bytes at %zd do not fit in an array of %zu", bytes, offset, all);
-            }
+            fits = offset >= 0 && static_cast<std::size_t>(offset) <= all &&
+                   bytes <= all - static_cast<std::size_t>(offset);
         } catch (...) {
             Py_DECREF(descr);
             throw;
+        }
+        if (!fits) {
+            Py_DECREF(descr);
+            Py_RETURN_NONE;
         }
         PyObject* const result = over(PyArray_BYTES(as_array(owner)) + offset, extents, descr);
         if (result == nullptr) throw ErrorIsSet{};

@@ -29,7 +29,8 @@ private:
 
 // Functions of the module, in CPython's calling convention.
 
-/// view(owner, shape, dtype=None, offset=0): an array over a part of another's bytes.
+/// view(owner, shape, dtype=None, offset=0): an array over a part of another's bytes, or None if it does
+/// not fit in them.
 PyObject* view(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords);
 /// nbytes(shape, dtype=None): the bytes of such an array, or the error that asking for it would be.
 PyObject* nbytes(PyObject* module, PyObject* const* args, Py_ssize_t count, PyObject* keywords);

@@ -4,6 +4,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
 #include "cistern/cistern.hpp"
 #include "errors.hpp"
 #include "lend.hpp"
@@ -28,6 +32,17 @@ PyObject* get_handler(PyObject* /*module*/, PyObject* /*nothing*/) {
     return PyDataMem_GetHandler();
 }
 
+/// Raises ImportError in all but the first interpreter of the process that imports the module: what the
+/// extension keeps, NumPy's C API among it, belongs to one.
+void refuse_second_interpreter() {
+    static const std::int64_t first = PyInterpreterState_GetID(PyInterpreterState_Get());
+    const std::int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
+    if (here == first) return;
+    throw std::runtime_error(
+        "cistern works in one interpreter of a process: it is loaded in interpreter " +
+        std::to_string(first) + ", this is interpreter " + std::to_string(here));
+}
+
 template <class Function>
 PyCFunction as_function(Function* function) noexcept {
     return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
@@ -35,7 +50,8 @@ PyCFunction as_function(Function* function) noexcept {
 
 PyMethodDef functions[] = {
     {"view", as_function(&view), METH_FASTCALL | METH_KEYWORDS,
-     "view(owner, shape, dtype=None, offset=0)\n--\n\nAn array over a part of another's bytes."},
+     "view(owner, shape, dtype=None, offset=0)\n--\n\nAn array over a part of another's bytes, or "
+     "None."},
     {"nbytes", as_function(&nbytes), METH_FASTCALL | METH_KEYWORDS,
      "nbytes(shape, dtype=None)\n--\n\nThe bytes of such an array."},
     {"grow", as_function(&grow), METH_FASTCALL,
@@ -44,14 +60,17 @@ PyMethodDef functions[] = {
      "let_go(box, /)\n--\n\nGives the array's bytes back now if only one variable holds it."},
     {"is_pooled", &is_pooled, METH_O,
      "is_pooled(array, /)\n--\n\nWhether an array has its bytes from a pool."},
-    {"set_handler", &set_handler, METH_O, nullptr},
-    {"get_handler", &get_handler, METH_NOARGS, nullptr},
+    {"set_handler", &set_handler, METH_O,
+     "set_handler(handler, /)\n--\n\nMakes NumPy allocate with it here. Returns the one before."},
+    {"get_handler", &get_handler, METH_NOARGS,
+     "get_handler()\n--\n\nThe handler that NumPy allocates with here."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
 NB_MODULE(_core, module) {
+    refuse_second_interpreter();
     nb::set_leak_warnings(false);  // a pool may live as long as the process
     if (_import_array() < 0) throw nb::python_error();
     import_allocator();

@@ -4,15 +4,18 @@
 #include "pool.hpp"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <chrono>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "cistern/cistern.hpp"
 #include "errors.hpp"
+#include "gil.hpp"
 #include "lend.hpp"
 
 namespace nb = nanobind;
@@ -134,13 +137,13 @@ void set_limits(PythonPool& self, OptionalBytes max_bytes, OptionalBytes max_idl
                   now.max_idle_age};
     apply({max_bytes, max_idle_bytes, max_idle_buffers, max_buffer_bytes, max_idle_milliseconds},
           limits);
-    const nb::gil_scoped_release without;
+    const WithoutGil without;
     self.pool().set_limits(limits);
 }
 
-nb::dict limits_of(PythonPool& self) {
+nb::typed<nb::dict, nb::str, nb::int_> limits_of(PythonPool& self) {
     const PoolOptions now = self.pool().options();
-    nb::dict result;
+    nb::typed<nb::dict, nb::str, nb::int_> result;
     result["max_bytes"] = now.max_bytes;
     result["max_idle_bytes"] = now.max_idle_bytes;
     result["max_idle_buffers"] = now.max_idle_buffers;
@@ -149,18 +152,20 @@ nb::dict limits_of(PythonPool& self) {
     return result;
 }
 
-nb::tuple texts_of_stats(PythonPool& self) {
+using Texts = std::pair<std::string, std::string>;  // JSON, and for people
+
+Texts texts_of_stats(PythonPool& self) {
     const PoolStats stats = self.pool().stats();
-    return nb::make_tuple(stats.json(), printed(stats));
+    return {stats.json(), printed(stats)};
 }
 
-nb::tuple texts_of_explanation(PythonPool& self) {
+Texts texts_of_explanation(PythonPool& self) {
     const Explanation explanation = self.pool().explain();
-    return nb::make_tuple(explanation.json(), printed(explanation));
+    return {explanation.json(), printed(explanation)};
 }
 
 std::size_t trim(PythonPool& self, std::size_t keep_idle_bytes) {
-    const nb::gil_scoped_release without;
+    const WithoutGil without;
     return self.pool().trim(keep_idle_bytes);
 }
 

@@ -1,7 +1,10 @@
 """KeyedPool, row by row of what it promises."""
 
+import _thread
 import pickle
+import queue
 import threading
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -127,6 +130,50 @@ def test_a_key_of_a_thread_that_ended_is_free():
     keyed = cistern.KeyedPool()
     in_thread(lambda: keyed.get_or_create("a", 10).fill(4))
     assert (keyed.get_or_create("a", 10) == 4).all()
+
+
+@contextmanager
+def held_elsewhere(keyed, start, wanted=lambda: True):
+    """Has another thread hold key "a" during the block, one for which `wanted` is true."""
+    done = threading.Event()
+    for _ in range(1000):
+        answers = queue.SimpleQueue()
+
+        def hold():
+            if not wanted():
+                return answers.put(False)
+            array = keyed.get_or_create("a", 10)
+            answers.put(True)
+            done.wait(30)
+            del array
+            answers.put(True)
+
+        start(hold)
+        if answers.get(timeout=30):
+            break
+    else:
+        pytest.skip("no thread of the wanted kind")
+    yield
+    done.set()
+    answers.get(timeout=30)
+
+
+def start(function):
+    threading.Thread(target=function).start()
+
+
+def test_a_thread_with_the_number_of_one_that_ended_keeps_its_key():
+    keyed = cistern.KeyedPool()
+    number = in_thread(lambda: (keyed.get_or_create("a", 10), threading.get_ident())[1])
+    with held_elsewhere(keyed, start, lambda: threading.get_ident() == number):
+        with pytest.raises(ValueError, match="another thread"):
+            keyed.get_or_create("a", 10)
+
+
+def test_a_thread_that_python_did_not_start_keeps_its_key(keyed):
+    with held_elsewhere(keyed, lambda function: _thread.start_new_thread(function, ())):
+        with pytest.raises(ValueError, match="another thread"):
+            keyed.get_or_create("a", 10)
 
 
 def test_prints_and_pickles(keyed):

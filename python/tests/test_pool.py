@@ -4,6 +4,7 @@ import gc
 import pickle
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -232,6 +233,7 @@ def test_fixed_blocks():
         ({"max_idle_age": "long"}, TypeError),
         ({"evict": "newest"}, ValueError),
         ({"alignment": 3}, ValueError),
+        ({"alignment": None}, TypeError),
         ({"fit": cistern.BestFit(-1.0)}, ValueError),
         ({"nonsense": 1}, TypeError),
     ],
@@ -265,6 +267,8 @@ def test_trim_and_limits(pool):
     assert pool.options["max_idle_bytes"] == 0
     with pytest.raises(ValueError):
         pool.set_limits(max_idle_bytes=-5)
+    with pytest.raises(TypeError, match="keep_idle_bytes is an integer"):
+        pool.trim(None)
 
 
 def test_with_block_gives_back_at_once(pool):
@@ -329,8 +333,26 @@ def test_vector_grows(pool):
     assert vector[3] == -1
     vector.clear()
     assert len(vector) == 0 and list(vector) == []
-    with pytest.raises(ValueError):
-        pool.vector(-1)
+
+
+@pytest.mark.parametrize(
+    "capacity, error",
+    [
+        (-1, ValueError),
+        (2**70, ValueError),
+        (2**61, ValueError),
+        (2.5, TypeError),
+        (None, TypeError),
+        ("3", TypeError),
+    ],
+)
+def test_capacities_that_make_no_sense(pool, capacity, error):
+    with pytest.raises(error, match=str(capacity)):
+        pool.vector(capacity)
+    vector = pool.vector(3)
+    with pytest.raises(error, match=str(capacity)):
+        vector.reserve(capacity)
+    assert vector.capacity == 3
     with pytest.raises(TypeError):
         pool.vector(3, object)
 
@@ -367,6 +389,47 @@ def test_threads_never_share(pool):
     for thread in threads:
         thread.join()
     assert not errors and lent(pool) == 0
+
+
+BYTES = 256 << 20
+
+
+def dirty(pool):
+    array = pool.empty(BYTES, "u1")
+    array[::4096] = 1
+    return array
+
+
+@pytest.mark.parametrize(
+    "keeps, prepare, work",
+    [
+        (1 << 30, lambda pool: dirty(pool).size, lambda pool, _: pool.zeros(BYTES, "u1")),
+        (0, lambda pool: [dirty(pool)], lambda pool, arrays: arrays.clear()),
+        (1 << 30, lambda pool: dirty(pool).size, lambda pool, _: pool.trim()),
+    ],
+    ids=["zeroing", "release", "trim"],
+)
+def test_other_threads_run_meanwhile(keeps, prepare, work):
+    pool = cistern.Pool(huge_pages=False, max_idle_bytes=keeps)  # many small pages take their time
+    prepared = prepare(pool)
+    ticks, stop, interval = [0], threading.Event(), sys.getswitchinterval()
+
+    def tick():
+        while not stop.is_set():
+            ticks[0] += 1
+            time.sleep(0.0001)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    sys.setswitchinterval(100)  # from here on a thread runs only when another lets it
+    try:
+        before = ticks[0]
+        work(pool, prepared)
+        assert ticks[0] > before
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        thread.join()
 
 
 def test_reports(pool):

@@ -1,8 +1,10 @@
 """Random shapes, dtypes, lifetimes and threads against plain NumPy; no leaks in the long run."""
 
+import os
 import threading
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,22 +118,51 @@ def resident_bytes():
         return int(file.read().split()[1]) * 4096
 
 
-def test_a_million_cycles_leak_nothing():
-    pool = cistern.Pool()
+POOL = cistern.Pool(name="cycles")
+KEYED = cistern.KeyedPool(POOL)
+SERVING = cistern.numpy_pool(POOL, min_bytes=512)
 
-    def cycles(count):
-        empty, zeros = pool.empty, pool.zeros
-        for i in range(count // 4):
-            empty((i & 1023,))
-            zeros(64, "f4")[1:]
-            try:
-                empty((-1,))
-            except ValueError:
-                pass
-            empty((8, 8), dtype=np.int16)
 
-    cycles(100_000)
-    before, held = resident_bytes(), pool.stats().held_bytes.now
-    cycles(1_000_000)
-    assert pool.stats().lent_buffers.now == 0 and pool.stats().held_bytes.now == held
+def lend(i):
+    POOL.empty((i & 1023,))
+    POOL.zeros(64, "f4")[1:]
+    POOL.empty((8, 8), dtype=np.int16)
+
+
+def fail(i):
+    shape, dtype = (((-1,), None), (3, object), ("x", None), ((2, 2**62), None))[i & 3]
+    try:
+        POOL.empty(shape, dtype)
+    except (TypeError, ValueError):
+        pass
+
+
+def ask_by_key(i):
+    KEYED.get_or_create(i & 7, (i & 255,))
+
+
+def serve_numpy(i):
+    with SERVING:
+        np.zeros(i & 255)
+
+
+def lend_for_a_block(i):
+    with POOL.array(1 + (i & 255)) as array:
+        array.fill(0)
+
+
+@pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps what is freed"
+)
+@pytest.mark.parametrize("cycle", [lend, fail, ask_by_key, serve_numpy, lend_for_a_block])
+def test_a_million_cycles_leak_nothing(cycle):
+    for i in range(50_000):
+        cycle(i)
+    before, held = resident_bytes(), POOL.stats().held_bytes.now
+    lent = POOL.stats().lent_buffers.now
+
+    for i in range(1_000_000):
+        cycle(i)
+
+    assert POOL.stats().lent_buffers.now == lent and POOL.stats().held_bytes.now == held
     assert resident_bytes() - before < 2 << 20

@@ -56,6 +56,12 @@ def test_gives_back_when_the_function_or_a_spec_fails(pool):
         with pytest.raises(error):
             cistern.with_arrays(fail, pool, 1000, bad)
     assert pool.stats().lent_buffers.now == 0
+    with pytest.raises(ValueError, match=f"\\(3, {2**62}\\)"):
+        cistern.with_arrays(fail, pool, [10, (3, 2**62)])
+    blocks = cistern.Pool(fit="fixed:8000")
+    with pytest.raises(ValueError, match="8008"):
+        cistern.with_arrays(fail, blocks, 1000, 1000, 1001)
+    assert blocks.stats().lent_buffers.now == 0
     with pytest.raises(TypeError):
         cistern.with_arrays(3, pool)
     with pytest.raises(TypeError):

@@ -70,6 +70,19 @@ def test_resize_across_the_threshold(pool, sizes):
     assert pool.stats().lent_buffers.now == 0
 
 
+def test_small_arrays_keep_their_own_bytes(pool):
+    with cistern.numpy_pool(pool):
+        for size in (1, 2, 15, 16, 17, 100, 1000, 1007, 1008, 1023):
+            arrays = [np.full(size, mark, "u1") for mark in range(20)]  # more than are kept
+            assert len({array.ctypes.data for array in arrays}) == 20
+            assert all((array == mark).all() for mark, array in enumerate(arrays))
+            addresses = {array.ctypes.data for array in arrays}
+            del arrays
+            again = np.zeros(size, "u1")
+            assert not again.any() and again.ctypes.data in addresses
+    assert pool.stats().acquires == 0
+
+
 def test_growing_readers(pool, tmp_path):
     path = tmp_path / "numbers.txt"
     path.write_text("\n".join(map(str, range(20_000))))
@@ -183,5 +196,7 @@ def test_pooled_decorates_and_blocks(pool):
 def test_wrong_arguments(pool):
     with pytest.raises(ValueError):
         cistern.numpy_pool(pool, min_bytes=-1)
+    with pytest.raises(TypeError, match="min_bytes is an integer"):
+        cistern.numpy_pool(pool, min_bytes=None)
     with pytest.raises(TypeError):
         cistern.numpy_pool("pool")

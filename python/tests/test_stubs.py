@@ -1,73 +1,61 @@
-"""The type stubs say what the package has: the same names, the same arguments."""
+"""The type stubs say what the package has, and a typed program finds the types that it should."""
 
 import ast
-import inspect
+import re
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 import cistern
 
-STUB = ast.parse((Path(cistern.__file__).parent / "__init__.pyi").read_text())
+TESTS = Path(__file__).parent
+PACKAGE = Path(cistern.__file__).parent
 
 
-def functions(body):
-    return {
-        node.name: node
-        for node in body
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+def run(*command, expected=0):
+    result = subprocess.run(
+        [sys.executable, "-m", *map(str, command)], capture_output=True, text=True
+    )
+    assert result.returncode == expected, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (PACKAGE / "py.typed").exists()
+
+
+def test_the_stub_of_the_extension_is_the_one_that_nanobind_generates(tmp_path):
+    pytest.importorskip("nanobind")
+    pattern = TESTS.parent / "src" / "_core.pat"
+    run("nanobind.stubgen", "-q", "-m", "cistern._core", "-P", "-p", pattern, "-O", tmp_path)
+    generated, kept = tmp_path / "_core.pyi", PACKAGE / "_core.pyi"
+    assert ast.dump(ast.parse(generated.read_text())) == ast.dump(ast.parse(kept.read_text()))
+
+
+def test_the_stubs_agree_with_the_package(tmp_path):
+    pytest.importorskip("mypy")
+    pytest.importorskip("distributed")
+    allowed = TESTS / "stubtest.allow"
+    assert "no issues" in run("mypy.stubtest", "cistern", "--allowlist", allowed)
+
+
+def test_a_typed_program_finds_the_types(tmp_path):
+    pytest.importorskip("mypy")
+    pytest.importorskip("distributed")
+    program = TESTS / "typed_program.py"
+    expected = {
+        number: line.partition("  # ")[2]
+        for number, line in enumerate(program.read_text().splitlines(), 1)
+        if re.search("  # [NE]: ", line)
     }
 
+    output = run("mypy", "--strict", "--cache-dir", tmp_path, program, expected=1)
 
-def arguments(node):
-    names = [a.arg for a in node.args.posonlyargs + node.args.args + node.args.kwonlyargs]
-    return [name for name in names if name not in ("self", "cls")]
-
-
-def actual_arguments(function):
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [
-        name
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind not in kinds and name not in ("self", "cls") and not name.startswith("_")
-    ]
-
-
-def test_the_stub_has_every_public_name():
-    named = {getattr(node, "name", None) for node in STUB.body}
-    named |= {node.target.id for node in STUB.body if isinstance(node, ast.AnnAssign)}
-    named |= {
-        alias.asname
-        for node in STUB.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert set(cistern.__all__) <= named
-    assert all(hasattr(cistern, name) for name in cistern.__all__)
-
-
-def test_functions_have_the_arguments_of_the_stub():
-    for name, node in functions(STUB.body).items():
-        assert arguments(node) == actual_arguments(getattr(cistern, name)), name
-
-
-def test_classes_have_the_members_of_the_stub():
-    for node in STUB.body:
-        if not isinstance(node, ast.ClassDef):
-            continue
-        kind = getattr(cistern, node.name)
-        declared = functions(node.body)
-        for name, function in declared.items():
-            where = f"{node.name}.{name}"
-            member = inspect.getattr_static(kind, name)
-            if isinstance(member, property) or any(
-                isinstance(d, ast.Name) and d.id == "property" for d in function.decorator_list
-            ):
-                continue
-            assert arguments(function) == actual_arguments(getattr(kind, name)), where
-        public = {
-            name
-            for name in vars(kind)
-            if not name.startswith("_") and callable(getattr(kind, name))
-        }
-        fields = {n.target.id for n in node.body if isinstance(n, ast.AnnAssign)}
-        fields |= {t.id for n in node.body if isinstance(n, ast.Assign) for t in n.targets}
-        assert public <= set(declared) | fields, node.name
+    found = dict(re.findall(r"^.*?\.py:(\d+): ((?:note|error): .*)$", output, re.MULTILINE))
+    assert {int(number) for number in found} == set(expected), output
+    for number, text in expected.items():
+        kind, _, part = text.partition(": ")
+        assert found[str(number)].startswith({"N": "note", "E": "error"}[kind]), output
+        assert part in found[str(number)], output

@@ -23,7 +23,7 @@ _MODULES = {
 _STAND_INS = {"pycsa": (), "pydotcompute": ("exceptions",)}
 
 
-def install(package):
+def install(package: str) -> types.ModuleType:
     """Makes `import pycsa...` or `import pydotcompute...` find Cistern's. Returns the module."""
     if package not in _MODULES:
         raise InvalidArgument(f"compat knows {', '.join(map(repr, _MODULES))}, not {package!r}")

@@ -1,5 +1,7 @@
 """pycsa.core.buffer_pool: BufferPool, a KeyedPool with the attributes that pycsa's has."""
 
+from threading import get_ident
+
 from ....keyed import KeyedPool
 
 __all__ = ["BufferPool"]
@@ -14,16 +16,13 @@ class BufferPool(KeyedPool):
     @property
     def stats(self):
         """{key: {"hits", "misses", "grows"}}."""
-        return self._stats
+        return self.get_stats()
 
     @property
     def buffers(self):
         """{key: (shape, array)}: the bytes that the calling thread's keys have."""
         with self._lock:
-            own = {key: self._own(entries) for key, entries in self._entries.items()}
-        return {key: (array.shape, array) for key, array in own.items() if array is not None}
-
-    def _own(self, entries):
-        from threading import get_ident
-
-        return next((entry.box[0] for entry in entries if entry.ident == get_ident()), None)
+            own = {
+                key: one.box[0] for (ident, key), one in self._own.items() if ident == get_ident()
+            }
+        return {key: (array.shape, array) for key, array in own.items()}

@@ -1,13 +1,13 @@
 """pydotcompute.core.unified_buffer: UnifiedBuffer with pydotcompute's states and errors."""
 
-from ....unified import BufferState
+from ....unified import _T, BufferState
 from ....unified import UnifiedBuffer as _UnifiedBuffer
 from ..exceptions import BufferNotAllocatedError
 
 __all__ = ["BufferState", "UnifiedBuffer"]
 
 
-class UnifiedBuffer(_UnifiedBuffer):
+class UnifiedBuffer(_UnifiedBuffer[_T]):
     """An array with a host and a device side. Without a device, a dirty state stays until the next
     write, as there is nothing to synchronise with."""
 

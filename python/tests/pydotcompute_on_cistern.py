@@ -1,0 +1,5 @@
+"""A plugin for pytest: whoever imports pydotcompute's pools gets Cistern's."""
+
+import cistern
+
+cistern.compat.install("pydotcompute")
