@@ -29,7 +29,7 @@ def hook(library):
         import cistern.torch
 
         cistern.torch.enable()
-        return lambda: json.loads(cistern.torch.stats().json())
+        return cistern.torch.stats
     loaded = ctypes.CDLL(library)
     allocator = torch.cuda.memory.CUDAPluggableAllocator(
         library, "cistern_cuda_malloc", "cistern_cuda_free")
@@ -94,6 +94,8 @@ def train(arguments):
     torch.manual_seed(0)
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cuda.enable_mem_efficient_sdp(False)  # its backward pass is not deterministic
+    torch.backends.cuda.enable_flash_sdp(False)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     steps = {"transformer": transformer, "resnet": resnet}[arguments.model](arguments.steps)
     losses, times = [], []

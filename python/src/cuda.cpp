@@ -80,10 +80,10 @@ Loan* lend(const std::string& kind, int device, std::size_t bytes, nb::object st
 /// The loan as an object with __dlpack__, which keeps it.
 nb::object as_dlpack(nb::object owner, const std::vector<std::size_t>& shape, int code, int bits) {
     const Loan& loan = nb::cast<const Loan&>(owner);
-    nb::ndarray<> array(pointer_of(loan.address()), shape.size(), shape.data(), owner, nullptr,
-                        nb::dlpack::dtype{static_cast<std::uint8_t>(code),
-                                          static_cast<std::uint8_t>(bits), 1},
-                        nb::device::cuda::value, loan.device());
+    nb::ndarray<> array(
+        pointer_of(loan.address()), shape.size(), shape.data(), owner, nullptr,
+        nb::dlpack::dtype{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1},
+        nb::device::cuda::value, loan.device());
     return nb::cast(array);
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cistern/cistern.hpp"
+#include "cuda.hpp"
 #include "errors.hpp"
 #include "lend.hpp"
 #include "pool.hpp"
@@ -88,6 +89,7 @@ NB_MODULE(_core, module) {
         }
     });
     add_pool(module);
+    add_cuda(module);
     if (PyModule_AddFunctions(module.ptr(), functions) != 0) throw nb::python_error();
     module.attr("version") = cistern::version();
     module.attr("header_bytes") = least_header;

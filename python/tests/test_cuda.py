@@ -1,0 +1,185 @@
+"""CUDA memory from Python. Needs a device; the hooks need PyTorch, CuPy and Numba, each its own."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy
+import pytest
+
+import cistern
+import cistern.cuda
+
+needs_device = pytest.mark.skipif(not cistern.cuda.available(), reason="there is no CUDA device")
+
+
+def run(program):
+    """Runs a program in a process of its own: an allocator is chosen once."""
+    result = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True,
+                            text=True, timeout=300)
+    assert result.returncode == 0, result.stderr[-4000:]
+    return result.stdout
+
+
+@pytest.mark.skipif(cistern.cuda.available(), reason="there is a CUDA device")
+def test_without_a_device_the_error_says_why():
+    with pytest.raises(cistern.Unavailable, match="CUDA"):
+        cistern.cuda.empty(10)
+
+
+def test_bad_shapes_and_dtypes_are_named():
+    with pytest.raises(ValueError, match="-1"):
+        cistern.cuda.empty((2, -1))
+    with pytest.raises(TypeError, match="object"):
+        cistern.cuda.empty(2, object)
+
+
+@needs_device
+def test_arrays_have_what_others_need():
+    array = cistern.cuda.empty((3, 4), "float32")
+    interface = array.__cuda_array_interface__
+    assert interface["shape"] == (3, 4) and interface["typestr"] == "<f4"
+    assert interface["data"] == (array.ptr, False)
+    assert array.nbytes == 48 and array.ptr % 256 == 0
+    assert array.__dlpack_device__() == (2, 0)
+
+
+@needs_device
+def test_bytes_return_with_the_last_user():
+    torch = pytest.importorskip("torch")
+    before = cistern.cuda.stats()["lent_buffers"]["now"]
+    tensor = torch.from_dlpack(cistern.cuda.empty((5, 7), "float32"))
+    tensor.fill_(3)
+    assert tensor.shape == (5, 7) and tensor.is_cuda
+    assert float(tensor.sum()) == 105
+    assert cistern.cuda.stats()["lent_buffers"]["now"] == before + 1
+    del tensor
+    assert cistern.cuda.stats()["lent_buffers"]["now"] == before
+
+
+@needs_device
+def test_torch_allocates_from_the_pool():
+    pytest.importorskip("torch")
+    print(run("""
+        import torch, cistern.torch
+        cistern.torch.enable()
+        side = torch.cuda.Stream()
+        for n in range(1, 60):
+            x = torch.full((n, 1000), n, device="cuda", dtype=torch.float64)
+            with torch.cuda.stream(side):
+                side.wait_stream(torch.cuda.default_stream())
+                y = x * 2
+                x.record_stream(side)
+            del x
+            torch.cuda.default_stream().wait_stream(side)
+            assert float(y.sum()) == 2.0 * n * n * 1000, n
+        stats = cistern.torch.stats()
+        assert stats["acquires"] > 100 and stats["hits"] > 0, stats
+        assert stats["held_bytes"]["now"] == stats["lent_bytes"]["now"] + stats["idle_bytes"]["now"]
+    """))
+
+
+@needs_device
+def test_torch_out_of_memory_is_an_exception():
+    pytest.importorskip("torch")
+    run("""
+        import torch, cistern.torch
+        cistern.torch.enable()
+        try:
+            torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
+        except RuntimeError as error:
+            assert "memory" in str(error) and "cuda:0" in str(error), error
+        else:
+            raise SystemExit("nothing was raised")
+        assert float(torch.ones(10, device="cuda").sum()) == 10
+    """)
+
+
+@needs_device
+def test_torch_graphs_keep_their_memory():
+    pytest.importorskip("torch")
+    run("""
+        import torch, cistern.torch
+        cistern.torch.enable()
+        static = torch.zeros(1000, device="cuda")
+        warm = torch.cuda.Stream()
+        with torch.cuda.stream(warm):
+            (static * 2 + 1).sum()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = static * 2 + 1
+        for value in range(20):
+            noise = [torch.full((1000,), -1.0, device="cuda") for _ in range(50)]
+            static.fill_(value)
+            graph.replay()
+            assert float(result.sum()) == 1000.0 * (2 * value + 1), value
+            del noise
+    """)
+
+
+@needs_device
+def test_torch_mem_pool():
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch.cuda, "MemPool"):
+        pytest.skip("this PyTorch has no MemPool")
+    run("""
+        import torch, cistern.torch
+        pool = cistern.torch.mem_pool()
+        with torch.cuda.use_mem_pool(pool):
+            x = torch.ones(1 << 20, device="cuda")
+        assert float(x.sum()) == 1 << 20
+        assert cistern.torch.stats()["acquires"] >= 1
+    """)
+
+
+@needs_device
+def test_cupy_allocates_from_the_pool():
+    pytest.importorskip("cupy")
+    run("""
+        import cupy, numpy, cistern.cupy
+        cistern.cupy.enable(pinned=True)
+        for n in range(1, 40):
+            x = cupy.arange(n * 1000, dtype=cupy.float64)
+            with cupy.cuda.Stream(non_blocking=True) as stream:
+                y = cupy.fft.ifft(cupy.fft.fft(cupy.ones(n * 100))).real.sum()
+                stream.synchronize()
+            assert abs(float(y) - n * 100) < 1e-6
+            assert float(x.sum()) == n * 1000 * (n * 1000 - 1) / 2
+        assert cistern.cupy.stats()["hits"] > 0
+        cistern.cupy.disable()
+        assert float(cupy.ones(10).sum()) == 10
+        with cistern.cupy.using():
+            kept = cupy.ones(1000)
+        assert float(kept.sum()) == 1000
+    """)
+
+
+@needs_device
+def test_numba_allocates_from_the_pool():
+    pytest.importorskip("numba")
+    run("""
+        import warnings; warnings.simplefilter("ignore")
+        import cistern.numba, cistern.cuda
+        cistern.numba.enable()
+        import numpy
+        from numba import cuda
+
+        @cuda.jit
+        def double(x):
+            i = cuda.grid(1)
+            if i < x.size:
+                x[i] *= 2
+
+        x = cuda.to_device(numpy.arange(1000.0))
+        double[4, 256](x)
+        assert (x.copy_to_host() == 2 * numpy.arange(1000.0)).all()
+        assert cistern.cuda.stats()["acquires"] >= 1
+        y = cistern.cuda.empty(1000, "float64")
+        double[4, 256](y)
+    """)
+
+
+def test_numpy_dtypes_have_a_code():
+    for name in ("float16", "float32", "float64", "int8", "uint64", "complex64", "bool"):
+        assert numpy.dtype(name).kind in cistern.cuda._CODES

@@ -1,0 +1,146 @@
+// To and from a driver, for memories whose calls are made with the lock free: mapping more, and giving back
+// what was let go once no stream uses it any more.
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <new>
+
+#include "memory/clock.hpp"
+#include "pool/core.hpp"
+
+namespace cistern {
+
+namespace {
+
+constexpr std::uint64_t acquires_per_recycling = 256;
+
+}  // namespace
+
+/// How much of a growth may stay idle: little of what the limits allow, which is for what users release.
+std::uint64_t Core::room_for_leftovers() const noexcept {
+    const std::uint64_t kept = central_idle() + allowances_;
+    if (options_.max_idle_buffers != no_limit || kept >= options_.max_idle_bytes) return 0;
+    return (options_.max_idle_bytes - kept) / 8;
+}
+
+/// A block of `size` bytes of which some have to be mapped; `slack` of them are not held.
+Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
+                            Lock& lock) {
+    using Outcome = Arena::Outcome;
+    MappedSource& source = *arena_->mapped();
+    Holes& rest = lane.parks ? settled() : lane;
+    Arena::Growth growth;
+    for (;;) {
+        store_.reserve(4);
+        growth = arena_->begin_growth(rest, size, room, room_for_leftovers(), held_);
+        if (growth.outcome != Outcome::no_place) break;
+        const std::size_t bytes = source.range_bytes(size);
+        void* const data = unlocked(lock, [&] { return source.reserve(bytes); });
+        if (data == nullptr) return {Outcome::memory_refused, nullptr, size};
+        try {
+            arena_->add_range(data, bytes);
+        } catch (const std::bad_alloc&) {
+            unlocked(lock, [&] { source.unreserve(data, bytes); });
+            throw;
+        }
+    }
+    if (growth.outcome != Outcome::done) return {growth.outcome, nullptr, growth.new_bytes};
+    const std::size_t counted = growth.new_bytes - slack;
+    held_ += counted;
+    held_peak_ = std::max(held_peak_, held_);
+    if (!growth.backed) {
+        const std::size_t spare = growth.spare != nullptr ? growth.spare->bytes : 0;
+        void* const data = growth.fresh->data;
+        const std::size_t bytes = growth.fresh->bytes + spare;
+        bool mapped = false;
+        try {
+            mapped = unlocked(lock, [&] { return source.map(data, bytes); });
+        } catch (...) {
+            held_ -= counted;
+            arena_->cancel_growth(growth);
+            throw;
+        }
+        if (!mapped) {
+            held_ -= counted;
+            arena_->cancel_growth(growth);
+            return {Outcome::memory_refused, nullptr, growth.new_bytes};
+        }
+    }
+    Block& block = arena_->end_growth(growth, rest, size, coarse_now(), ++order_);
+    block.holes = &lane;
+    if (central_idle() + allowances_ > options_.max_idle_bytes) enforce();  // others were quicker
+    return {Outcome::done, &block, counted};
+}
+
+/// Before the pool grows beyond its peak: gives back segments that lie idle elsewhere, as many as the new
+/// block will need. That is what moving pages is on the host; here the host has to wait for their
+/// streams, so it is rare.
+void Core::recycle(std::size_t size, Lock& lock) {
+    if (held_ + size <= held_peak_) return;
+    earn_moves();
+    if (move_credit_ < acquires_per_recycling) return;
+    const std::size_t gone = arena_->drop_segments(size);
+    if (gone == 0) return;
+    held_ -= gone;
+    move_credit_ -= acquires_per_recycling;
+    arena_->count_move(gone);
+    see_off(lock);
+    store_.reserve(4);
+}
+
+/// Gives what was let go back to the driver, once no stream uses it any more.
+void Core::see_off(Lock& lock) noexcept {
+    for (;;) {
+        Block* const first = !farewells_.empty() ? farewells_.first()
+                             : arena_            ? arena_->leaving().first()
+                                                 : nullptr;
+        if (first == nullptr) return;
+        Lane& lane = lane_of(*first);
+        Wholes going;
+        const auto pick = [&](auto& list) {
+            for (Block* next = list.first(); next != nullptr;) {
+                Block& block = *next;
+                next = list.after(*next);
+                if (&lane_of(block) != &lane) continue;
+                list.remove(block);
+                going.push_back(block);
+            }
+        };
+        pick(farewells_);
+        if (arena_) pick(arena_->leaving());
+        wait_on_host(lane, lock);
+        for (Block* block = going.first(); block != nullptr; block = Wholes::after(*block)) {
+            block->holes = &settled();
+        }
+        while (Block* const block = going.first()) {
+            going.remove(*block);
+            if (block->uses != nullptr) unlocked(lock, [&] { wait_for_uses(*block); });
+            if (!block->in_arena) {
+                const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);
+                void* const data = block->data;
+                const std::size_t bytes = block->bytes;
+                store_.give(*block);
+                unlocked(lock, [&] {
+                    if (deleter != nullptr) {
+                        (*deleter)(data);
+                    } else {
+                        memory_.source()->deallocate(data, bytes, options_.alignment);
+                    }
+                });
+                continue;
+            }
+            try {
+                store_.reserve(2);
+            } catch (const std::bad_alloc&) {  // then it keeps its bytes for now
+            }
+            if (Block* const part = arena_->part_with(*block)) {
+                MappedSource& source = *arena_->mapped();
+                unlocked(lock, [&] { source.unmap(part->data, part->bytes); });
+                arena_->unmapped(*part);
+            }
+        }
+    }
+}
+
+}  // namespace cistern
