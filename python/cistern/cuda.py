@@ -62,8 +62,9 @@ class DeviceArray:
         code = _CODES.get(self.dtype.kind)
         if code is None:
             raise BufferError(f"DLPack has no such dtype: {self.dtype}")
-        capsule = _core.as_dlpack(self._loan, list(self.shape), code, 8 * self.dtype.itemsize)
-        return capsule.__dlpack__(**options)
+        array = _core.as_dlpack(self._loan, list(self.shape), code, 8 * self.dtype.itemsize)
+        # Some versions of nanobind hand out the capsule itself.
+        return array.__dlpack__(**options) if hasattr(array, "__dlpack__") else array
 
     def also_used_on(self, stream):
         """Say that work on another stream uses these bytes too: they are lent again only after it."""

@@ -47,9 +47,8 @@ class CisternManager(numba_cuda.HostOnlyCUDAMemoryManager):
         super().reset()
         cuda.trim(self.context.device.id)
 
-    @property
-    def _allocates_in_stream_order(self):
-        return True
+    def get_ipc_handle(self, memory):
+        raise NotImplementedError("Numba cannot share Cistern's memory with other processes")
 
 
 def enable():

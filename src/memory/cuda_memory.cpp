@@ -45,8 +45,10 @@ void copy_now(const DeviceContext& device, void* to, const void* from, std::size
     cuda::check("cannot copy", device.driver().copy(address_of(to), address_of(from), bytes));
 }
 
-/// How much to map when `bytes` are needed: a share of what is held, so that many small growths are few.
+/// How much to map when `bytes` are needed: for small blocks a share of what is held, so that many small
+/// growths are few.
 std::size_t growth_for(std::size_t bytes, std::size_t held) noexcept {
+    if (bytes >= unit) return bytes;
     return std::max(bytes, std::clamp(round_down(held / 64, unit), unit, small_handle));
 }
 

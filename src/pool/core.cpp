@@ -237,7 +237,7 @@ void Core::now_out(Lane& lane, Block& block) noexcept {
 
 /// Asks the memory, within the limit; makes room by giving up what is idle.
 Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Lock& lock) {
-    if (splits_ && arena_->mapped() != nullptr) recycle(size, lock);
+    if (splits_ && arena_->mapped() != nullptr) recycle(lane, size, lock);
     for (;;) {
         const std::size_t room = options_.max_bytes - held_;
         const Arena::Taken taken = fetch(lane, size, room, lock);

@@ -213,7 +213,7 @@ private:
                           Lock& lock);
     [[nodiscard]] std::uint64_t room_for_leftovers() const noexcept;
     void see_off(Lock& lock) noexcept;
-    void recycle(std::size_t size, Lock& lock);
+    void recycle(Lane& lane, std::size_t size, Lock& lock);
     void record(Lane& lane) const noexcept;
     void wait_for_uses(Block& block) const noexcept;
     [[nodiscard]] bool can_go(const Lane& lane) const noexcept;

@@ -76,8 +76,8 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
 /// Before the pool grows beyond its peak: gives back segments that lie idle elsewhere, as many as the new
 /// block will need. That is what moving pages is on the host; here the host has to wait for their
 /// streams, so it is rare.
-void Core::recycle(std::size_t size, Lock& lock) {
-    if (held_ + size <= held_peak_) return;
+void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
+    if (held_ + size <= held_peak_ || lane.captured()) return;  // waiting would end a capture
     earn_moves();
     if (move_credit_ < acquires_per_recycling) return;
     const std::size_t gone = arena_->drop_segments(size);

@@ -115,7 +115,7 @@ std::shared_ptr<detail::CoreFront> Core::on(void* stream,
     Lane* lost = nullptr;  // its stream was destroyed: another one has the handle
     for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
         const bool same = other->open && other->stream.handle == info.handle &&
-                          !other->captured() && !info.fleeting;
+                          !other->captured() && info.capture == 0 && !info.fleeting;
         if (same && other->stream.id != info.id && other != &main_) lost = other;
     }
     if (fleeting && lane != &main_) lane->stream.fleeting = true;
