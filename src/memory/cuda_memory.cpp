@@ -31,7 +31,7 @@ using cuda::Address, cuda::DeviceContext, cuda::Entered, cuda::Handle, cuda::Res
 
 constexpr std::size_t unit = 2 << 20;
 constexpr std::size_t small_handle = 8 << 20, large_handle = 64 << 20;
-constexpr std::size_t handles_per_growth = 16;  // of a large one
+constexpr std::size_t handles_per_growth = 32;  // of a large one
 
 Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
 void* pointer_to(Address address) noexcept {
@@ -45,10 +45,8 @@ void copy_now(const DeviceContext& device, void* to, const void* from, std::size
     cuda::check("cannot copy", device.driver().copy(address_of(to), address_of(from), bytes));
 }
 
-/// How much to map when `bytes` are needed: for small blocks a share of what is held, so that many small
-/// growths are few.
+/// How much to map when `bytes` are needed: a share of what is held, so that many small growths are few.
 std::size_t growth_for(std::size_t bytes, std::size_t held) noexcept {
-    if (bytes >= unit) return bytes;
     return std::max(bytes, std::clamp(round_down(held / 64, unit), unit, small_handle));
 }
 

@@ -129,7 +129,10 @@ std::size_t Core::block_bytes(std::size_t bytes) const {
         return fixed->bytes;
     }
     const bool rounds = is_elastic(options_.fit) && bytes <= largest_request;
-    return rounds ? block_bytes_for(bytes, options_.alignment) : bytes;
+    if (!rounds) return bytes;
+    // Scarce and mapped in segments: a large block has what it needs and no more.
+    const bool exact = splits_ && streams_ != nullptr && bytes >= join_from;
+    return exact ? round_up(bytes, options_.alignment) : block_bytes_for(bytes, options_.alignment);
 }
 
 /// Climbs the ladder for `bytes` more bytes: own idle bytes, those of other pools on the memory, what
