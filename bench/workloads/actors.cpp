@@ -1,10 +1,11 @@
 #include "actors.hpp"
 
 #include <array>
-#include <condition_variable>
+#include <barrier>
 #include <cstddef>
 #include <deque>
 #include <iterator>
+#include <limits>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -22,7 +23,9 @@ namespace cistern::workloads {
 
 namespace {
 
-constexpr std::size_t queue_length = 4, batches_per_step = 64;
+constexpr std::size_t batches_per_step = 64;
+constexpr std::size_t mailbox_length = 4;
+constexpr std::size_t batches_in_flight = 2 * mailbox_length + 2;  // and one that is being drawn
 
 /// A batch is `images` × `pixels` floats; it becomes `images` × pixels / 4 doubles.
 struct Size {
@@ -157,30 +160,12 @@ private:
     std::uint64_t hits_ = 0;
 };
 
-/// A queue of bounded length; nullopt says that nothing follows.
 template <class Message>
-class Queue {
-public:
-    void push(std::optional<Message> message) {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return messages_.size() < queue_length; });
-        messages_.push_back(std::move(message));
-        changed_.notify_all();
-    }
-    std::optional<Message> pop() {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return !messages_.empty(); });
-        std::optional<Message> message = std::move(messages_.front());
-        messages_.pop_front();
-        changed_.notify_all();
-        return message;
-    }
-
-private:
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    std::deque<std::optional<Message>> messages_;
-};
+Message pop(std::deque<Message>& mailbox) {
+    Message message = std::move(mailbox.front());
+    mailbox.pop_front();
+    return message;
+}
 
 void draw(float* pixels, std::size_t count, std::uint64_t index) {
     const auto phase = static_cast<float>(index % 97);
@@ -208,6 +193,10 @@ double energy(const double* features, std::size_t count) {
     return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
+/// The actors go on in ticks. In the first half of a tick each takes a message and asks for the array
+/// that it will write; in the second it works, passes the array on, and gives back the one it read.
+/// A message waits `mailbox_length` ticks in a mailbox, and so `batches_in_flight` are on their way
+/// whenever the producer starts another, however fast the threads are.
 template <class Buffers>
 Report measure(const Size& size, const Budget& budget) {
     using Pixels = typename Buffers::template Array<float>;
@@ -220,45 +209,78 @@ Report measure(const Size& size, const Budget& budget) {
         std::size_t images;
         Features features;
     };
+    constexpr std::uint64_t until_extracted = mailbox_length + 1,
+                            until_consumed = 2 * until_extracted;
     const std::size_t pixels = size.pixels, features = size.pixels / 4;
     double checksum = 0;
 
-    Meter meter(budget, 12 * size.most_images * pixels * sizeof(float));
+    Meter meter(budget, batches_in_flight * size.most_images * pixels * sizeof(float));
     Buffers buffers;
-    Queue<Batch> batches;
-    Queue<Extracted> results;
-    {
-        const std::jthread transform([&] {
-            while (std::optional<Batch> batch = batches.pop()) {
-                const std::size_t images = batch->images;
-                meter.live.add(images * features * sizeof(double));
-                Features out = buffers.template take<double>(images, features);
-                extract(Buffers::data(batch->pixels), Buffers::data(out), images * features);
-                batch->pixels = Pixels();
-                meter.live.remove(images * pixels * sizeof(float));
-                results.push(Extracted{images, std::move(out)});
+    std::deque<Batch> batches;  // filled in second halves of ticks, emptied in first ones
+    std::deque<Extracted> results;
+    std::uint64_t last_tick = std::numeric_limits<std::uint64_t>::max();
+    std::barrier half(3);
+
+    const auto transform = [&] {
+        for (std::uint64_t tick = 0; tick <= last_tick; ++tick) {
+            const bool waits = tick < until_extracted || batches.empty();
+            std::optional<Batch> batch;
+            Features out;
+            if (!waits) {
+                batch = pop(batches);
+                meter.live.add(batch->images * features * sizeof(double));
+                out = buffers.template take<double>(batch->images, features);
             }
-            results.push(std::nullopt);
-        });
-        const std::jthread consumer([&] {
-            while (std::optional<Extracted> result = results.pop()) {
+            half.arrive_and_wait();
+            if (!waits) {
+                const std::size_t images = batch->images;
+                extract(Buffers::data(batch->pixels), Buffers::data(out), images * features);
+                results.push_back({images, std::move(out)});
+                batch.reset();
+                meter.live.remove(images * pixels * sizeof(float));
+            }
+            half.arrive_and_wait();
+        }
+    };
+    const auto consume = [&] {
+        for (std::uint64_t tick = 0; tick <= last_tick; ++tick) {
+            const bool waits = tick < until_consumed || results.empty();
+            std::optional<Extracted> result;
+            if (!waits) result = pop(results);
+            half.arrive_and_wait();
+            if (!waits) {
                 const std::size_t images = result->images;
                 checksum += energy(Buffers::data(result->features), images * features);
-                result->features = Features();
+                result.reset();
                 meter.live.remove(images * features * sizeof(double));
             }
-        });
-        std::uint64_t index = 0;
-        do {
-            for (std::size_t i = 0; i < batches_per_step; ++i, ++index) {
-                const std::size_t images = images_in(index, size.most_images);
+            half.arrive_and_wait();
+        }
+    };
+    const auto produce = [&] {
+        bool more = true;
+        for (std::uint64_t tick = 0; tick <= last_tick; ++tick) {
+            const std::size_t images = images_in(tick, size.most_images);
+            Pixels drawn;
+            if (more) {
                 meter.live.add(images * pixels * sizeof(float));
-                Pixels drawn = buffers.template take<float>(images, pixels);
-                draw(Buffers::data(drawn), images * pixels, index);
-                batches.push(Batch{images, std::move(drawn)});
+                drawn = buffers.template take<float>(images, pixels);
             }
-        } while (meter.more());
-        batches.push(std::nullopt);
+            half.arrive_and_wait();
+            if (more) {
+                draw(Buffers::data(drawn), images * pixels, tick);
+                batches.push_back({images, std::move(drawn)});
+                if ((tick + 1) % batches_per_step == 0 && !meter.more()) {
+                    more = false;
+                    last_tick = tick + until_consumed;
+                }
+            }
+            half.arrive_and_wait();
+        }
+    };
+    {
+        const std::jthread transformer(transform), consumer(consume);
+        produce();
     }
     Report report = meter.report(checksum);
     buffers.count(report);

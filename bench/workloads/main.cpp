@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "blas.hpp"
+#include "growth.hpp"
 #include "report.hpp"
 #include "workload.hpp"
 
@@ -25,6 +26,7 @@ struct Arguments {
     std::vector<std::string> only, stores;
     std::string scale = "medium";
     Budget budget{.steps = 1};
+    std::size_t grown_mebibytes = 0;
     bool json = false, list = false, here = false;
 };
 
@@ -104,6 +106,9 @@ int main(int argc, char** argv) {
     app.add_option("--steps", arguments.budget.steps, "Steps per run")->capture_default_str();
     app.add_option("--seconds", arguments.budget.seconds,
                    "End a run after this time (default: never)");
+    app.add_option("--grow", arguments.grown_mebibytes,
+                   "Instead, grow a key of this many MiB by a tenth and count page faults")
+        ->check(CLI::Range(1, 1 << 20));
     app.add_flag("--json", arguments.json, "Print one line of JSON per run");
     app.add_flag("--list", arguments.list, "Name the workloads and stop");
     app.add_flag("--here", arguments.here, "Run in this process, not in others")->group("");
@@ -111,6 +116,8 @@ int main(int argc, char** argv) {
     try {
         if (arguments.list) {
             list();
+        } else if (arguments.grown_mebibytes != 0) {
+            print_growth(arguments.grown_mebibytes << 20);
         } else {
             run(arguments);
         }

@@ -30,13 +30,13 @@ void reset_peak() {
     file << "5" << std::flush;
 }
 
+}  // namespace
+
 std::uint64_t page_faults() {
     rusage usage = {};
     getrusage(RUSAGE_SELF, &usage);
     return static_cast<std::uint64_t>(usage.ru_minflt + usage.ru_majflt);
 }
-
-}  // namespace
 
 Meter::Meter(const Budget& budget, std::size_t expected_bytes) : budget_(budget) {
     { const Scratch touched(expected_bytes / sizeof(double)); }

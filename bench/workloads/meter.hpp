@@ -35,6 +35,9 @@ private:
     std::atomic<std::uint64_t> now_{0}, peak_{0}, requests_{0};
 };
 
+/// Returns the page faults of the process so far.
+std::uint64_t page_faults();
+
 class Meter {
 public:
     /// Expects the run to need about this many bytes, and makes sure beforehand that the system has

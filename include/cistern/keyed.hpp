@@ -84,6 +84,8 @@ public:
     [[nodiscard]] std::size_t memory_bytes(std::string_view key) const;
     [[nodiscard]] std::size_t memory_bytes() const;
     [[nodiscard]] std::vector<std::string> keys() const;
+    /// Returns what the pool below holds and why, with a row for each key.
+    [[nodiscard]] Explanation explain() const;
     /// Forgets every key, its buffers and its counts.
     void clear();
 

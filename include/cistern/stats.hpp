@@ -61,6 +61,12 @@ struct AgeReport {
     std::uint64_t idle_buffers = 0, idle_bytes = 0;
 };
 
+/// What is lent under one key of a KeyedPool.
+struct KeyReport {
+    std::string key;
+    std::uint64_t lent_buffers = 0, lent_bytes = 0;
+};
+
 /// What a pool holds, for whom and why.
 struct Explanation {
     std::string pool, memory, fit;
@@ -70,6 +76,7 @@ struct Explanation {
     std::uint64_t threads = 0;      // that have a magazine
     std::vector<ClassReport> classes;  // only classes that hold something, smallest first
     std::vector<AgeReport> ages;       // of idle bytes, youngest first
+    std::vector<KeyReport> keys;       // of a KeyedPool only: most bytes first
     std::vector<std::string> why;  // one sentence each: why bytes are still held, what to change
 
     [[nodiscard]] std::string json() const;

@@ -115,7 +115,7 @@ cistern_buffer lend_by(cistern_pool pool, Take&& take) noexcept {
 
 /// Writes what `tell` returns, called with the pool, into the caller's room. Returns the bytes it takes.
 template <class Tell>
-std::size_t text_by(cistern_pool pool, char* to, std::size_t room, Tell&& tell) noexcept {
+std::size_t text_by(cistern_pool pool, char* to, std::size_t room, Tell&& tell) {
     std::size_t bytes = 0;
     status_of([&] {
         const std::string text = tell(*visit_pool(pool));

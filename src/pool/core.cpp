@@ -489,7 +489,6 @@ BlockFront* take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool
             BlockFront* const block = next();
             if (rack.top == &no_block && rack.rest != &no_block) rack.top = next();
             block->asked = bytes;
-            block->asked = bytes;
             magazine->hits.add(1);
             magazine->asked.add(bytes);
             magazine->taken.add(block->load);

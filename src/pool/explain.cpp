@@ -194,6 +194,14 @@ std::string Explanation::json() const {
             << '}';
         separator = ",";
     }
+    out << "],\"keys\":[";
+    separator = "";
+    for (const KeyReport& row : keys) {
+        out << separator << "{\"key\":" << json_string(row.key)
+            << ",\"lent_buffers\":" << row.lent_buffers << ",\"lent_bytes\":" << row.lent_bytes
+            << '}';
+        separator = ",";
+    }
     out << "],\"why\":[";
     separator = "";
     for (const std::string& sentence : why) {
@@ -230,6 +238,11 @@ std::ostream& operator<<(std::ostream& out, const Explanation& e) {
         text << "  idle for at least "
              << std::chrono::duration_cast<std::chrono::seconds>(row.at_least).count()
              << " s: " << row.idle_buffers << " blocks, " << text_of_bytes(row.idle_bytes) << '\n';
+    }
+    for (const KeyReport& row : e.keys) {
+        text << "  key '" << row.key << "': " << row.lent_buffers
+             << (row.lent_buffers == 1 ? " buffer, " : " buffers, ")
+             << text_of_bytes(row.lent_bytes) << '\n';
     }
     for (const std::string& sentence : e.why) text << "  - " << sentence << '\n';
     return out << text.str();

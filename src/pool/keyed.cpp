@@ -207,6 +207,26 @@ std::vector<std::string> KeyedPool::keys() const {
     });
 }
 
+Explanation KeyedPool::explain() const {
+    return state_->read([this](const State::Keys& keys) {
+        Explanation explanation = pool().explain();
+        for (const auto& [key, entry] : keys) {
+            KeyReport& row = explanation.keys.emplace_back(KeyReport{.key = key});
+            for (const State::Holder& holder : entry.holders) {
+                if (holder.bytes() == 0) continue;
+                ++row.lent_buffers;
+                row.lent_bytes += holder.buffer->capacity();
+            }
+        }
+        std::sort(explanation.keys.begin(), explanation.keys.end(),
+                  [](const KeyReport& a, const KeyReport& b) {
+                      return a.lent_bytes != b.lent_bytes ? a.lent_bytes > b.lent_bytes
+                                                          : a.key < b.key;
+                  });
+        return explanation;
+    });
+}
+
 void KeyedPool::clear() { state_->clear(); }
 
 const Pool& KeyedPool::pool() const noexcept { return state_->pool(); }

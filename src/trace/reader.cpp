@@ -49,11 +49,16 @@ std::size_t split(std::string_view row, std::array<std::string_view, columns>& f
 }  // namespace
 
 struct Reader::Input {
-    explicit Input(const std::string& path)
-        : file(gzopen(path.c_str(), "rb")), window(window_bytes) {
+    /// Returns null and says in errno why, which is 0 where zlib had no memory.
+    static gzFile open(const std::string& path) {
+        errno = 0;
+        return gzopen(path.c_str(), "rb");
+    }
+    explicit Input(const std::string& path) : file(open(path)), window(window_bytes) {
+        if (file == nullptr) return;
         struct stat status = {};
         if (::stat(path.c_str(), &status) == 0) stored_bytes = static_cast<double>(status.st_size);
-        if (file != nullptr) gzbuffer(file, window_bytes);
+        gzbuffer(file, window_bytes);
     }
     ~Input() {
         if (file != nullptr) gzclose_r(file);
@@ -68,11 +73,10 @@ struct Reader::Input {
     bool exhausted = false;
 };
 
-Reader::Reader(const std::string& path) : path_(path) {
-    errno = 0;
-    input_ = std::make_unique<Input>(path);
+Reader::Reader(const std::string& path) : path_(path), input_(std::make_unique<Input>(path)) {
     if (input_->file == nullptr) {
-        fail_file(std::generic_category().message(errno != 0 ? errno : ENOMEM));
+        throw InvalidArgument(
+            in_file(std::generic_category().message(errno != 0 ? errno : ENOMEM)));
     }
     read_header();
 }
@@ -90,8 +94,9 @@ bool Reader::next(Event& event) {
     std::array<std::string_view, columns> fields;
     const std::size_t found = split(line, fields);
     if (found != columns) {
-        fail("expected 5 fields (" + std::string(header) + "), found " + std::to_string(found),
-             line);
+        throw InvalidArgument(in_line(
+            "expected 5 fields (" + std::string(header) + "), found " + std::to_string(found),
+            line));
     }
     const auto& [kind, pool, id, bytes, stream] = fields;
     if (kind == "a") {
@@ -99,7 +104,7 @@ bool Reader::next(Event& event) {
     } else if (kind == "r") {
         event.kind = EventKind::release;
     } else {
-        fail("unknown event, expected a (acquire) or r (release)", kind);
+        throw InvalidArgument(in_line("unknown event, expected a (acquire) or r (release)", kind));
     }
     event.pool = pool_index(pool);
     event.bytes = number(bytes, "bytes");
@@ -115,8 +120,9 @@ bool Reader::next(Event& event) {
 
 void Reader::read_header() {
     std::string_view line;
-    if (!next_line(line)) fail_file("the file is empty, expected a trace");
-    if (line != header) fail("expected the header " + quoted(header) + ", found", line);
+    if (!next_line(line)) throw InvalidArgument(in_file("the file is empty, expected a trace"));
+    if (line != header)
+        throw InvalidArgument(in_line("expected the header " + quoted(header) + ", found", line));
 }
 
 /// Returns false at the end of the file. The line is valid until the next call.
@@ -139,7 +145,7 @@ bool Reader::next_line(std::string_view& line) {
         if (in.exhausted) return false;
         if (left == in.window.size()) {
             ++line_;
-            fail("the line is longer than 256 KiB", {begin, left});
+            throw InvalidArgument(in_line("the line is longer than 256 KiB", {begin, left}));
         }
         std::memmove(in.window.data(), begin, left);
         in.begin = 0;
@@ -149,9 +155,11 @@ bool Reader::next_line(std::string_view& line) {
         int status = Z_OK;
         const char* const message = gzerror(in.file, &status);
         // Z_BUF_ERROR: the gzip stream stops in its middle; gzread may still have returned bytes.
-        if (status == Z_BUF_ERROR) fail_file("the gzip file is truncated");
-        if (status == Z_ERRNO) fail_file(std::generic_category().message(errno));
-        if (read < 0) fail_file(std::string("the gzip file is damaged: ") + message);
+        if (status == Z_BUF_ERROR) throw InvalidArgument(in_file("the gzip file is truncated"));
+        if (status == Z_ERRNO)
+            throw InvalidArgument(in_file(std::generic_category().message(errno)));
+        if (read < 0)
+            throw InvalidArgument(in_file(std::string("the gzip file is damaged: ") + message));
         in.end += static_cast<std::size_t>(read);
         in.exhausted = read == 0;
     }
@@ -162,10 +170,12 @@ std::uint64_t Reader::number(std::string_view text, const char* column) const {
     const char* const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     if (error == std::errc::result_out_of_range) {
-        fail(std::string(column) + " is too large, expected at most 2^64 - 1", text);
+        throw InvalidArgument(
+            in_line(std::string(column) + " is too large, expected at most 2^64 - 1", text));
     }
     if (error != std::errc() || stop != end) {
-        fail(std::string(column) + " is no number, expected an unsigned integer", text);
+        throw InvalidArgument(
+            in_line(std::string(column) + " is no number, expected an unsigned integer", text));
     }
     return value;
 }
@@ -186,46 +196,50 @@ void Reader::note_acquire(Event& event, std::uint64_t id) {
     const auto [entry, is_new] =
         ids_.try_emplace(id, Entry{event.buffer, event.bytes, line_, 0, event.pool});
     if (!is_new) {
-        fail("the id was acquired before, in line " + std::to_string(entry->second.acquired_line) +
-                 "; expected a new one",
-             std::to_string(id));
+        throw InvalidArgument(in_line("the id was acquired before, in line " +
+                                          std::to_string(entry->second.acquired_line) +
+                                          "; expected a new one",
+                                      std::to_string(id)));
     }
 }
 
 void Reader::note_release(Event& event, std::uint64_t id) {
     const auto found = ids_.find(id);
     if (found == ids_.end()) {
-        fail("the id was never acquired; expected one that is live", std::to_string(id));
+        throw InvalidArgument(
+            in_line("the id was never acquired; expected one that is live", std::to_string(id)));
     }
     Entry& entry = found->second;
     const auto acquired = [&] {
         return " (acquired in line " + std::to_string(entry.acquired_line) + "), found";
     };
     if (entry.released_line != 0) {
-        fail("the id was released before, in line " + std::to_string(entry.released_line) +
-                 "; expected one that is live",
-             std::to_string(id));
+        throw InvalidArgument(in_line("the id was released before, in line " +
+                                          std::to_string(entry.released_line) +
+                                          "; expected one that is live",
+                                      std::to_string(id)));
     }
     if (entry.pool != event.pool) {
-        fail("expected the id's pool " + quoted(pools_[entry.pool]) + acquired(),
-             pools_[event.pool]);
+        throw InvalidArgument(
+            in_line("expected the id's pool " + quoted(pools_[entry.pool]) + acquired(),
+                    pools_[event.pool]));
     }
     if (entry.bytes != event.bytes) {
-        fail("expected the id's " + std::to_string(entry.bytes) + " bytes" + acquired(),
-             std::to_string(event.bytes));
+        throw InvalidArgument(
+            in_line("expected the id's " + std::to_string(entry.bytes) + " bytes" + acquired(),
+                    std::to_string(event.bytes)));
     }
     entry.released_line = line_;
     event.buffer = entry.buffer;
 }
 
-void Reader::fail(const std::string& expected, std::string_view found) const {
-    throw InvalidArgument(path_ + ":" + std::to_string(line_) + ": " + expected + ": " +
-                          quoted(found));
+std::string Reader::in_line(const std::string& expected, std::string_view found) const {
+    return path_ + ":" + std::to_string(line_) + ": " + expected + ": " + quoted(found);
 }
 
-void Reader::fail_file(const std::string& why) const {
+std::string Reader::in_file(const std::string& why) const {
     const std::string after = line_ == 0 ? "" : ", after line " + std::to_string(line_);
-    throw InvalidArgument(path_ + ": cannot read the trace" + after + ": " + why);
+    return path_ + ": cannot read the trace" + after + ": " + why;
 }
 
 Trace read_trace(const std::string& path, const std::function<void(double)>& progress) {

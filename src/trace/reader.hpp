@@ -63,8 +63,9 @@ private:
     std::uint32_t pool_index(std::string_view name);
     void note_acquire(Event& event, std::uint64_t id);
     void note_release(Event& event, std::uint64_t id);
-    [[noreturn]] void fail(const std::string& expected, std::string_view found) const;
-    [[noreturn]] void fail_file(const std::string& why) const;
+    /// Return the text of an error that names the line, or the file.
+    [[nodiscard]] std::string in_line(const std::string& expected, std::string_view found) const;
+    [[nodiscard]] std::string in_file(const std::string& why) const;
 
     std::string path_;
     std::unique_ptr<Input> input_;

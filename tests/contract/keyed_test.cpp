@@ -11,6 +11,8 @@
 #include <cstring>
 #include <latch>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <thread>
 
 #include "support/literals.hpp"
@@ -117,6 +119,33 @@ TEST(Keyed, ClearFreesBuffersAndCounters) {
     EXPECT_EQ(pool.pool().stats().lent_buffers.now, 0u);
     (void)pool.get<double>("a", 10);
     EXPECT_EQ(pool.stats("a"), (KeyStats{.hits = 0, .misses = 1, .grows = 0}));
+}
+
+TEST(Keyed, ExplainNamesWhoAskedForWhatIsLent) {
+    KeyedPool pool(Pool(Memory::host(), {.name = "cells"}), {.same_key = SameKey::own_buffer});
+    (void)pool.get<double>("E_tilda_lm", 1000);
+    (void)pool.get<double>("coeff", 2000);
+    (void)pool.get<double>("nothing", 0);
+    std::thread([&] { (void)pool.get<double>("coeff", 3000); }).join();
+
+    const Explanation e = pool.explain();
+
+    ASSERT_EQ(e.keys.size(), 3u);
+    EXPECT_EQ(e.keys[0].key, "coeff");
+    EXPECT_EQ(e.keys[0].lent_buffers, 2u);
+    EXPECT_GE(e.keys[0].lent_bytes, 5000 * sizeof(double));
+    EXPECT_EQ(e.keys[1].key, "E_tilda_lm");
+    EXPECT_EQ(e.keys[2].lent_buffers, 0u);
+    EXPECT_EQ(e.keys[0].lent_bytes + e.keys[1].lent_bytes, e.lent_bytes);
+    EXPECT_EQ(e.lent_bytes, pool.pool().stats().lent_bytes.now);
+    std::ostringstream printed;
+    printed << e;
+    EXPECT_NE(printed.str().find("  key 'coeff': 2 buffers, 40 KiB\n"), std::string::npos)
+        << printed.str();
+    EXPECT_NE(e.json().find("\"keys\":[{\"key\":\"coeff\",\"lent_buffers\":2,\"lent_bytes\":"),
+              std::string::npos)
+        << e.json();
+    EXPECT_TRUE(pool.pool().explain().keys.empty()) << "the pool itself knows no keys";
 }
 
 namespace {

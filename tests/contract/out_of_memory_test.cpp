@@ -331,4 +331,46 @@ TEST(OwnMemory, FailingAtEveryPointLeavesThePoolUsable) {
     }
 }
 
+namespace {
+
+/// A user's memory that reports by throwing.
+class ThrowingSource final : public FailingSource {
+public:
+    void* allocate(std::size_t bytes, std::size_t alignment) override {
+        if (broken) throw std::runtime_error("the device is gone");
+        void* const data = FailingSource::allocate(bytes, alignment);
+        if (data == nullptr) throw std::bad_alloc();
+        return data;
+    }
+    bool broken = false;
+};
+
+}  // namespace
+
+TEST(OwnMemory, MaySayThatItHasNothingLeftByThrowing) {
+    auto source = std::make_shared<ThrowingSource>();
+    Pool pool{Memory(source), {.fit = BestFit{}}};
+    source->set_capacity(64_KiB);
+    const Buffer all = pool.acquire(64_KiB);
+
+    EXPECT_THROW((void)pool.acquire(64_KiB), OutOfMemory);
+    EXPECT_TRUE(pool.try_acquire(64_KiB).empty());
+
+    EXPECT_EQ(pool.stats().failures, 2u);
+}
+
+TEST(OwnMemory, AnotherExceptionOfItPassesThroughAndChangesNothing) {
+    auto source = std::make_shared<ThrowingSource>();
+    Pool pool{Memory(source), {.fit = BestFit{}}};
+    { const Buffer idle = pool.acquire(4_KiB); }
+    const PoolStats before = pool.stats();
+    source->broken = true;
+
+    EXPECT_THROW((void)pool.acquire(64_KiB), std::runtime_error);
+
+    EXPECT_EQ(pool.stats(), before);
+    source->broken = false;
+    EXPECT_EQ(pool.acquire(64_KiB).size(), 64_KiB);
+}
+
 }  // namespace cistern::test

@@ -241,4 +241,14 @@ TEST(Scope, StructuredBindingsNeedNoFunction) {
     EXPECT_EQ(u.size() + v.size(), 17u);
 }
 
+TEST(Scope, ASpecWhoseBytesCannotBeCountedIsAnError) {
+    Pool pool;
+    const auto half = shape<char>(PTRDIFF_MAX);
+
+    EXPECT_THROW(with_arrays([](const auto&) {}, pool, std::tuple(half, half, half)),
+                 InvalidArgument);
+
+    EXPECT_EQ(pool.stats(), PoolStats{});
+}
+
 }  // namespace cistern::test

@@ -120,6 +120,29 @@ TEST(Typed, AVectorsBytesMayBeGivenToAnyPool) {
     EXPECT_EQ(from.stats().lent_buffers.now, 0u);
 }
 
+TEST(Typed, AVectorMayBeGivenToItsOwnPool) {
+    Pool pool;
+    Vector<double> vector = pool.vector<double>(80);
+
+    give_to(pool, std::move(vector));
+
+    EXPECT_TRUE(vector.empty());
+    EXPECT_EQ(pool.stats().lent_buffers.now, 0u);
+}
+
+TEST(Typed, AVectorThatAPoolCannotAdoptStaysAsItWas) {
+    Pool from, fixed{Memory::host(), {.fit = FixedBlock{4096}}};
+    Vector<double> vector = from.vector<double>(80);
+    vector.push_back(1.5);
+
+    EXPECT_THROW(give_to(fixed, std::move(vector)), InvalidArgument);
+
+    ASSERT_EQ(vector.size(), 1u);
+    EXPECT_EQ(vector[0], 1.5);
+    EXPECT_GE(vector.capacity(), 80u);
+    EXPECT_EQ(fixed.stats().held_bytes.now, 0u);
+}
+
 TEST(Typed, RetainedBytesNeverExceedTheCapAndExactlyTheCapIsKept) {
     Pool pool = typed(1000);
     leave_idle<char>(pool, {1000});

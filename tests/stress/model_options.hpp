@@ -28,6 +28,10 @@ struct Setup {
     [[nodiscard]] bool keeps_blocks_whole() const {
         return !std::holds_alternative<Elastic>(options.fit);
     }
+    /// Whether a block that is too small becomes larger; else another is acquired in its place.
+    [[nodiscard]] bool grows_blocks() const {
+        return !keeps_blocks_whole() && !options.separate_types && outstanding == nullptr;
+    }
     /// Whether a list of idle blocks can say what serves what, to the block.
     [[nodiscard]] bool is_predictable() const {
         const bool ties_matter = options.separate_types && options.evict != Evict::oldest;

@@ -89,8 +89,10 @@ public:
                 release();
             } else if (choice < 450) {
                 acquire();
-            } else if (choice < 750) {
+            } else if (choice < 730) {
                 release();
+            } else if (choice < 750) {
+                grow();
             } else if (choice < 850) {
                 send();
             } else if (choice < 950) {
@@ -127,6 +129,28 @@ private:
         std::swap(lent_[choices_.below(lent_.size())], lent_.back());
         give_back(std::move(lent_.back()));
         lent_.pop_back();
+    }
+    void grow() {
+        if (lent_.empty()) return;
+        auto& [buffer, seed] = lent_[choices_.below(lent_.size())];
+        const std::size_t bytes = std::min<std::size_t>(setup_.choose_bytes(choices_), 512_KiB);
+        const std::size_t before = buffer.size(), block = buffer.capacity();
+        if (bytes <= before) return;
+        try {
+            pool_.grow(buffer, bytes);
+        } catch (const OutOfMemory&) {
+            ++ledger_.failures;
+            return;
+        }
+        if (bytes <= block || setup_.grows_blocks()) {
+            ledger_.grow(before, block, bytes, buffer.capacity());
+        } else {
+            ledger_.lend(bytes, buffer.capacity());
+            ledger_.take_back(before, block);
+        }
+        if (!setup_.has_bytes()) return;
+        if (!has_marks(buffer.data(), before, seed)) wrong_ += "a grown buffer lost its bytes\n";
+        write_marks(buffer.data(), bytes, seed);
     }
     void send() {
         if (lent_.empty()) return;
