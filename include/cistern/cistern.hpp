@@ -13,6 +13,7 @@
 #include "cistern/scope.hpp"
 #include "cistern/shape.hpp"
 #include "cistern/stats.hpp"
+#include "cistern/stream.hpp"
 #include "cistern/unified.hpp"
 #include "cistern/vector.hpp"
 #include "cistern/version.hpp"

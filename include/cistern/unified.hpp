@@ -31,6 +31,7 @@
 #include "cistern/pool.hpp"
 #include "cistern/presets.hpp"
 #include "cistern/shape.hpp"
+#include "cistern/stream.hpp"
 
 namespace [[gnu::visibility("default")]] cistern {
 
@@ -115,6 +116,11 @@ public:
     /// Makes sure that this side exists and has the newest bytes.
     void sync_to_device();
     void sync_to_host();
+    /// The same by copies in a stream's order, which the host does not wait for where its side is pinned.
+    /// Before the host reads what came, it has to wait for the stream. Where there is no device, the
+    /// stream means nothing.
+    void sync_to_device(Stream stream);
+    void sync_to_host(Stream stream);
 
 protected:
     void allocate_sides(bool host, bool device);
@@ -130,6 +136,7 @@ private:
     [[nodiscard]] MemorySource& device_source() const;
     void to_device();
     void to_host();
+    void copy_on(Stream stream, Buffer& to, Buffer& from);
 
     UnifiedPlaces places_;
     std::vector<std::size_t> shape_;
@@ -315,7 +322,8 @@ private:
     std::shared_ptr<UnifiedBuffer<T>> buffer_;
 };
 
-/// The process's unified pool. Lives until the process ends.
+/// The process's unified pool, on the first CUDA device and pinned memory where there is one. Lives until
+/// the process ends.
 UnifiedPool& memory_pool();
 
 }  // namespace cistern

@@ -7,6 +7,8 @@
 #include <unordered_map>
 
 #include "base/short_lock.hpp"
+#include "memory/stream_order.hpp"
+#include "pool/core.hpp"
 
 namespace cistern {
 
@@ -122,6 +124,40 @@ void UnifiedBase::sync_to_host() {
     need();
     if (state_ == BufferState::device_only) allocate_sides(true, false);
     if (state_ == BufferState::device_dirty) to_host();
+}
+
+/// Copies in a stream's order; what the stream uses is not lent to others before.
+void UnifiedBase::copy_on(Stream stream, Buffer& to, Buffer& from) {
+    const auto* const order = dynamic_cast<const StreamOrder*>(&device_source());
+    if (order == nullptr) {
+        if (bytes_ != 0) device_source().copy(to.data(), from.data(), bytes_);
+    } else if (bytes_ != 0) {
+        const StreamInfo info = order->look_at(stream.handle());
+        order->copy(info, to.data(), from.data(), bytes_);
+        for (Buffer* const side : {&to, &from}) {
+            if (side->memory().kind() != MemoryKind::host) Core::mark_used(*side, info);
+        }
+    }
+    state_ = BufferState::synchronized;
+}
+
+void UnifiedBase::sync_to_device(Stream stream) {
+    need();
+    if (!has_device()) return;
+    if (state_ == BufferState::host_only) {
+        device_ = places_.device->acquire(bytes_);
+        state_ = BufferState::host_dirty;
+    }
+    if (state_ == BufferState::host_dirty) copy_on(stream, device_, host_);
+}
+
+void UnifiedBase::sync_to_host(Stream stream) {
+    need();
+    if (state_ == BufferState::device_only) {
+        host_ = places_.host.acquire(bytes_);
+        state_ = BufferState::device_dirty;
+    }
+    if (state_ == BufferState::device_dirty) copy_on(stream, host_, device_);
 }
 
 void* UnifiedBase::host_data() {
@@ -296,7 +332,14 @@ void UnifiedPool::clear() {
 
 UnifiedPool& memory_pool() {
     // Never destroyed: statics may hold its buffers.
-    static auto* const pool = new UnifiedPool;
+    static auto* const pool = [] {
+        UnifiedOptions options;
+        if (cuda_available()) {
+            options.device = Memory::device();
+            options.pinned = Memory::pinned();
+        }
+        return new UnifiedPool(std::move(options));
+    }();
     return *pool;
 }
 

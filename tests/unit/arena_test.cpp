@@ -86,7 +86,7 @@ std::string work_at_random(const Memory& memory, std::uint64_t steps, std::uint6
         bool whole = true;
         if (loans.empty() || (choice < 45 && loans.size() < 30)) {
             const std::size_t bytes = choices.size_below(8_MiB);
-            loans.push_back({core.take(bytes, 0, false), step});
+            loans.push_back({core.take(lane_of(*front), bytes, 0, false), step});
             if (has_bytes) write_marks(loans.back().block->data, bytes, step);
         } else if (choice < 85) {
             whole = release(choices.below(loans.size()));
