@@ -2,7 +2,7 @@
 //
 // Device memory is physical handles mapped into one reserved range: mapping costs about 35 µs a handle,
 // whatever its size up to 128 MiB (H200), and only whole handles can be unmapped, so a handle has 8 MiB, or
-// 1/64 of a large growth. Where a device or process refuses to map, pools keep whole blocks of cuMemAlloc.
+// 1/16 of a large growth. Where a device or process refuses to map, pools keep whole blocks of cuMemAlloc.
 //
 // Pinned memory is host pages, touched by several threads and registered: ten times as fast as
 // cuMemHostAlloc for the first GiB. No copy may span two registrations, so they are seams.
@@ -31,7 +31,7 @@ using cuda::Address, cuda::DeviceContext, cuda::Entered, cuda::Handle, cuda::Res
 
 constexpr std::size_t unit = 2 << 20;
 constexpr std::size_t small_handle = 8 << 20, large_handle = 64 << 20;
-constexpr std::size_t handles_per_growth = 32;  // of a large one
+constexpr std::size_t handles_per_growth = 16;  // of a large one
 
 Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
 void* pointer_to(Address address) noexcept {

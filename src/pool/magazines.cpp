@@ -25,6 +25,7 @@ using detail::thread_front;
 
 constexpr std::size_t fetched_ahead = 8;  // blocks on their way from another core
 constexpr std::uint64_t least_allowance = 256 << 10;
+constexpr std::uint64_t least_share_of_streams = 32 << 20;
 constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran over
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
@@ -154,7 +155,8 @@ bool Core::put_in(ThreadMagazine& magazine, Block& block) noexcept {
 bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     const std::uint64_t needed = magazine.idle_bytes() + block_bytes;
     // Where the memory is scarce and dear to ask, less is out of the others' reach.
-    const std::uint64_t share = streams_ != nullptr ? held_ / 16 : options_.max_idle_bytes / 4;
+    const std::uint64_t share = streams_ != nullptr ? std::max(held_ / 16, least_share_of_streams)
+                                                    : options_.max_idle_bytes / 4;
     const auto cap = std::min<std::uint64_t>(
         {std::max<std::uint64_t>(std::min<std::uint64_t>(share, options_.max_idle_bytes / 4),
                                  block_bytes),

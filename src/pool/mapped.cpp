@@ -13,7 +13,7 @@ namespace cistern {
 
 namespace {
 
-constexpr std::uint64_t acquires_per_recycling = 64;
+constexpr std::uint64_t acquires_per_recycling = 256;
 
 }  // namespace
 
