@@ -1,6 +1,6 @@
 #include "memory/watch.hpp"
 
-#if __has_include(<valgrind/memcheck.h>)
+#ifdef CISTERN_VALGRIND
 #include <valgrind/memcheck.h>
 #else
 #define RUNNING_ON_VALGRIND 0

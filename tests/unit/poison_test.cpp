@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cistern/cistern.hpp"
+#include "memory/watch.hpp"
 #include "support/literals.hpp"
 #include "support/params.hpp"
 #include "support/sanitizers.hpp"
@@ -30,6 +33,14 @@ protected:
 };
 
 }  // namespace
+
+// Without that the suites would run under Valgrind and see nothing.
+TEST(Valgrind, IsNoticed) {
+    const char* const preloaded = std::getenv("LD_PRELOAD");
+
+    EXPECT_EQ(under_valgrind(), preloaded != nullptr &&
+                                    std::string(preloaded).find("vgpreload") != std::string::npos);
+}
 
 TEST_P(PoisonDeathTest, UseAfterReleaseIsReported) {
     Pool pool = make_pool();
