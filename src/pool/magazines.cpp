@@ -302,9 +302,9 @@ void Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
         if (m != own) far += std::min(m->idle_bytes(), m->allowance);
     }
-    // The driver takes far longer than emptying magazines does.
-    if (streams_ != nullptr && far != 0) return flush_all();
-    if (far < bytes || held_ + bytes < next_flush_held_) return;
+    // A driver takes so long that less is worth it; but not every time, or it would never grow enough.
+    const bool enough = far >= bytes || (streams_ != nullptr && far != 0);
+    if (!enough || held_ + bytes < next_flush_held_) return;
     flush_all();
     next_flush_held_ = held_ + std::max(least_growth_between_flushes, held_ / 64);
 }
