@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import DTypeLike, NDArray
@@ -28,6 +29,38 @@ class Pool:
     def empty(self, /, shape: Any, dtype: DTypeLike | None = None) -> NDArray[Any]: ...
 
     def zeros(self, /, shape: Any, dtype: DTypeLike | None = None) -> NDArray[Any]: ...
+
+class Loan:
+    """Bytes on loan from a pool; they return with the object."""
+
+    @property
+    def ptr(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def device(self) -> int: ...
+
+    def also_used_on(self, stream: int) -> None:
+        """Say that work on this stream uses the bytes too."""
+
+    def release(self) -> None: ...
+
+def cuda_available() -> bool: ...
+
+def lend(kind: str, device: int, nbytes: int, stream: object | None = None) -> Loan:
+    """Bytes of the process's pool on this memory, in a stream's order."""
+
+def as_dlpack(loan: object, shape: Sequence[int], code: int, bits: int) -> object: ...
+
+def default_stats_json(kind: str, device: int = 0) -> str: ...
+
+def default_explain(kind: str, device: int = 0) -> str: ...
+
+def default_trim(kind: str, device: int = 0, keep_idle_bytes: int = 0) -> int: ...
+
+def torch_record_stream() -> int: ...
 
 def view(owner: NDArray[Any], shape: Any, dtype: DTypeLike | None = None, offset: int = 0) -> NDArray[Any] | None: ...
 

@@ -9,7 +9,7 @@
 
 import contextlib
 
-import cupy
+import cupy  # type: ignore
 
 from . import _core, cuda
 

@@ -8,7 +8,7 @@ or, without touching the program, NUMBA_CUDA_MEMORY_MANAGER=cistern.numba in the
 
 import ctypes
 
-from numba import cuda as numba_cuda
+from numba import cuda as numba_cuda  # type: ignore
 
 from . import _core, cuda
 
@@ -33,7 +33,7 @@ class CisternManager(numba_cuda.HostOnlyCUDAMemoryManager):
         # The pointer may be an object of the driver's bindings, or a number.
         pointer = ctypes.c_uint64(loan.ptr)
         try:
-            from cuda.bindings import driver
+            from cuda.bindings import driver  # type: ignore
             pointer = driver.CUdeviceptr(loan.ptr)
         except ImportError:
             pass

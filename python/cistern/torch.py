@@ -7,7 +7,7 @@ What PyTorch caches no longer, Cistern keeps: `cistern.torch.stats()` shows it, 
 and its kin do not know. `mem_pool()` serves only what is allocated under `torch.cuda.use_mem_pool`.
 """
 
-import torch
+import torch  # type: ignore
 
 from . import _core, cuda
 
@@ -24,7 +24,7 @@ def allocator():
         made = torch.cuda.memory.CUDAPluggableAllocator(
             _core.__file__, "cistern_torch_malloc", "cistern_torch_free")
         # A tensor that another stream uses (Tensor.record_stream) is lent again only after it.
-        made.allocator().set_record_stream_fn(_core.torch_record_stream)
+        made.allocator().set_record_stream_fn(_core.torch_record_stream())
         _allocator = made
     return _allocator
 

@@ -124,8 +124,8 @@ void add_cuda(nb::module_& module) {
             return default_pool(kind_of(kind), device).trim(keep);
         },
         nb::arg("kind"), nb::arg("device") = 0, nb::arg("keep_idle_bytes") = 0);
-    module.attr("torch_record_stream") =
-        reinterpret_cast<std::uintptr_t>(&cistern_torch_record_stream);
+    module.def("torch_record_stream",
+               [] { return reinterpret_cast<std::uintptr_t>(&cistern_torch_record_stream); });
 }
 
 }  // namespace cistern::python

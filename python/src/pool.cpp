@@ -72,10 +72,12 @@ Evict evict_of(const std::string& name) {
 
 Memory memory_of(const std::string& name, bool huge_pages) {
     if (name == "host") return Memory::host({.huge_pages = huge_pages});
-    if (name == "pinned" || name == "device" || name == "managed") {
-        throw Unavailable("this build has no memory of that kind: " + name);
+    if (name == "pinned") return Memory::pinned();
+    if (name == "managed") return Memory::managed();
+    if (name == "device") {
+        throw Unavailable("NumPy's arrays cannot be on a device: use cistern.cuda.empty");
     }
-    throw InvalidArgument("memory is 'host', 'pinned', 'device' or 'managed', not '" + name + "'");
+    throw InvalidArgument("expected memory 'host', 'pinned' or 'managed': '" + name + "'");
 }
 
 struct LimitArguments {

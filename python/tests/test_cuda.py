@@ -45,6 +45,18 @@ def test_arrays_have_what_others_need():
 
 
 @needs_device
+@pytest.mark.parametrize("memory", ["pinned", "managed"])
+def test_numpy_arrays_in_memory_that_devices_reach(memory):
+    pool = cistern.Pool(memory=memory, name=memory)
+    array = pool.zeros((300, 70), "float32")
+    array += 1
+    assert array.sum() == 21000
+    del array
+    again = pool.empty((300, 70), "float32")
+    assert again.flags.c_contiguous and pool.stats().hits >= 1
+
+
+@needs_device
 def test_bytes_return_with_the_last_user():
     torch = pytest.importorskip("torch")
     before = cistern.cuda.stats()["lent_buffers"]["now"]
