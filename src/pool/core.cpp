@@ -355,7 +355,9 @@ void Core::count_grow() noexcept {
 void Core::earn_moves() noexcept {
     const Totals now = totals();
     const std::uint64_t acquires = now.hits + now.misses;
-    move_credit_ = std::min(most_credit, move_credit_ + (acquires - acquires_then_));
+    // Segments are dearer to move; a program that has just begun may still move many.
+    const std::uint64_t most = streams_ != nullptr ? 4 * most_credit : most_credit;
+    move_credit_ = std::min(most, move_credit_ + (acquires - acquires_then_));
     acquires_then_ = acquires;
 }
 
