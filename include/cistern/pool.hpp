@@ -133,7 +133,9 @@ public:
         return std::tuple<Array<T, Rank>...>{of_shape(shapes)...};
     }
 
-protected:
+private:
+    friend class Pool;
+    friend class StreamPool;
     explicit Lender(detail::CoreFront* core) noexcept : core_(core) {}
 
     template <Element T>

@@ -50,7 +50,7 @@ public:
 
 private:
     friend class Pool;
-    StreamPool(Pool pool, std::shared_ptr<detail::CoreFront> lane);
+    StreamPool(const Pool& pool, std::shared_ptr<detail::CoreFront> lane);
 
     Pool pool_;
     std::shared_ptr<detail::CoreFront> lane_;

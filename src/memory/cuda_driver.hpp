@@ -124,10 +124,12 @@ inline constexpr unsigned event_without_timing = 2, attach_global = 1, register_
     X(record_context, cuCtxRecordEvent, (Context context, Event event))
 
 struct Driver {
+// NOLINTBEGIN(bugprone-macro-parentheses): these are declarations
 #define CISTERN_DECLARE(name, symbol, parameters) Result(*name) parameters = nullptr;
     CISTERN_CUDA_FUNCTIONS(CISTERN_DECLARE)
     CISTERN_CUDA_OPTIONAL_FUNCTIONS(CISTERN_DECLARE)
 #undef CISTERN_DECLARE
+    // NOLINTEND(bugprone-macro-parentheses)
     int version = 0;  // 1000 × major + 10 × minor
     int devices = 0;
 };

@@ -22,6 +22,7 @@
 #include "cistern/error.hpp"
 #include "memory/cuda_streams.hpp"
 #include "memory/sparse.hpp"
+#include "memory/watch.hpp"
 
 namespace cistern {
 
@@ -35,8 +36,8 @@ constexpr std::size_t handles_per_growth = 16;  // of a large one
 
 Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
 void* pointer_to(Address address) noexcept {
-    return reinterpret_cast<void*>(
-        address);  // NOLINT(performance-no-int-to-ptr): the driver's type
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's type of addresses is a number
+    return reinterpret_cast<void*>(address);
 }
 
 /// Copies between any two memories, once the default stream's work is done.
@@ -349,6 +350,7 @@ public:
         }
         auto* const begin = static_cast<std::byte*>(data);
         madvise(begin, bytes, MADV_HUGEPAGE);
+        mark_defined(begin, bytes);  // nobody's until now
         touch(begin, bytes);
         const Entered entered(device());
         Result result = driver().register_host(data, bytes, cuda::register_portable);

@@ -81,8 +81,9 @@ Core::~Core() {
     Lock lock(lock_);
     while (Block* const block = shelf_.oldest()) drop_from_shelf(*block);
     finish(lock);
-    while (Lane* const lane = lanes_.first()) {
-        lanes_.remove(*lane);
+    for (Lane* next = lanes_.first(); next != nullptr;) {
+        Lane* const lane = next;
+        next = Lanes::after(*lane);
         if (lane->ordered()) streams_->drop_event(lane->event);
         if (lane != &main_ && lane != settled_.get()) delete lane;
     }

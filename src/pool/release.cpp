@@ -43,7 +43,8 @@ void Core::give(Block& block, std::uint32_t generation) noexcept {
         } else if (options_.wipe_on_release) {
             memory_.source()->zero(block.data, block.asked);
         }
-        if (marks_) mark_idle(block.data, block.bytes);
+        // A device may still read what was released in a stream's order, so there it stays as it is.
+        if (marks_ && streams_ == nullptr) mark_idle(block.data, block.bytes);
         ThreadMagazine* const magazine = use_magazines() ? mine(lane_of(block)) : nullptr;
         if (lane_of(block).kept) {
             to_central(block, coarse_now());

@@ -505,8 +505,8 @@ StreamPool Pool::on_any(void* stream) const {
     return {*this, core_of(*core_).on(stream, handle_, true)};
 }
 
-StreamPool::StreamPool(Pool pool, std::shared_ptr<detail::CoreFront> lane)
-    : Lender(lane.get()), pool_(std::move(pool)), lane_(std::move(lane)) {}
+StreamPool::StreamPool(const Pool& pool, std::shared_ptr<detail::CoreFront> lane)
+    : Lender(lane.get()), pool_(pool), lane_(std::move(lane)) {}
 
 Stream StreamPool::stream() const noexcept { return lane_of(*lane_).stream.handle; }
 
