@@ -205,7 +205,7 @@ public:
     [[nodiscard]] PoolOptions options() const;
     [[nodiscard]] Memory memory() const;
 
-    friend bool operator==(const Pool& a, const Pool& b) noexcept { return a.core_ == b.core_; }
+    friend bool operator==(const Pool& a, const Pool& b) noexcept { return a.handle_ == b.handle_; }
 
 private:
     friend struct detail::Interop;  // the C ABI and the allocators
