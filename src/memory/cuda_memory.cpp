@@ -398,7 +398,7 @@ private:
                 *reinterpret_cast<volatile char*>(begin + at) = 0;
             }
         };
-        std::vector<std::jthread> threads;
+        std::vector<std::thread> threads;
         std::size_t at = part;
         try {
             for (; at < bytes; at += part) threads.emplace_back(write, at);
@@ -406,6 +406,7 @@ private:
             for (; at < bytes; at += part) write(at);
         }
         write(0);
+        for (std::thread& thread : threads) thread.join();
     }
 
     Memory host_;  // for its ranges
