@@ -185,10 +185,10 @@ public:
             std::clamp(round_up(bytes / handles_per_growth, unit), small_handle, large_handle);
         std::size_t done = 0;
         Result result = cuda::success;
+        Handle handle = 0;
         try {
             while (done < bytes && result == cuda::success) {
                 const std::size_t part = std::min(bytes - done, handle_bytes);
-                Handle handle = 0;
                 result = driver().create(&handle, part, &properties_, 0);
                 if (result != cuda::success) break;
                 result = driver().map(address_of(begin + done), part, 0, handle, 0);
@@ -201,6 +201,7 @@ public:
             }
         } catch (const std::bad_alloc&) {  // the last one was mapped and is not known
             driver().unmap(address_of(begin + done), std::min(bytes - done, handle_bytes));
+            driver().release(handle);
             result = cuda::error_out_of_memory;
         }
         if (result == cuda::success) {

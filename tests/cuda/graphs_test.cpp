@@ -276,9 +276,10 @@ TEST_F(Captured, ACaptureThatFailedLendsNothing) {
     EXPECT_FALSE(pool.on(stream).acquire(some).empty());
 }
 
-// Known to fail: bytes of another thread's default stream are had by an event of the whole context, which
-// ends every capture in it (cuCtxRecordEvent's documentation).
-TEST_F(Captured, DISABLED_BytesOfAThreadsDefaultStreamAreHadWithoutEndingACapture) {
+// Bytes of another thread's default stream are had by an event of the whole context. By cuCtxRecordEvent's
+// documentation, which the stand-in follows, that ends every capture; on an H200 with driver 580 it does not.
+TEST_F(Captured, BytesOfAThreadsDefaultStreamAreHadWithoutEndingACapture) {
+    if (driver.is_stand_in()) GTEST_SKIP() << "the stand-in ends the capture, as documented";
     Pool pool{Memory::device(), {.max_bytes = 8 * some}};
     const cuda::Stream captured = make_stream(), other = make_stream();
     std::thread([&] {
