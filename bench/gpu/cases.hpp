@@ -9,6 +9,7 @@ namespace bench {
 
 nlohmann::ordered_json device_pairs(const Device& device);
 nlohmann::ordered_json pinned_memory(const Device& device);
+nlohmann::ordered_json mapping(const Device& device);
 nlohmann::ordered_json several_streams(const Device& device);
 
 }  // namespace bench

@@ -1,28 +1,50 @@
-// cistern_bench_gpu: device and pinned memory beside the driver's own allocators. Prints JSON; run.py
-// prints it as a table, with PyTorch and CuPy beside.
+// cistern_bench_gpu: device and pinned memory beside the driver's own allocators. Prints JSON.
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "cases.hpp"
 #include "cistern/memory.hpp"
 
-int main() {
+int main(int argc, char** argv) {
+    struct Case {
+        const char* name;
+        const char* what;
+        nlohmann::ordered_json (*run)(const bench::Device&);
+    };
+    constexpr std::array cases = {
+        Case{"pairs", "acquire and release on one stream", bench::device_pairs},
+        Case{"pinned", "pinned memory: pairs, the first GiB, waste", bench::pinned_memory},
+        Case{"mapping", "what the driver's calls behind a growth cost", bench::mapping},
+        Case{"streams", "four threads on four streams", bench::several_streams},
+    };
+    std::string help =
+        "Cistern on a CUDA device beside the driver's own allocators; prints JSON.\n";
+    for (const Case& one : cases) help += fmt::format("\n  {:<8} {}", one.name, one.what);
+    CLI::App app(help);
+    std::vector<std::string> names, wanted;
+    for (const Case& one : cases) names.emplace_back(one.name);
+    app.add_option("case", wanted, "those to run; all without")->check(CLI::IsMember(names));
+    CLI11_PARSE(app, argc, argv);
+
     if (!cistern::cuda_available()) {
         fmt::print(stderr, "there is no CUDA device here\n");
         return 2;
     }
     const bench::Device device;
-    const auto say = [](const char* what) { fmt::print(stderr, "{} ...\n", what); };
     nlohmann::ordered_json result;
     result["device"] = device.name();
-    say("device pairs");
-    result["device_pairs"] = bench::device_pairs(device);
-    say("pinned memory");
-    result["pinned"] = bench::pinned_memory(device);
-    say("several streams");
-    result["streams"] = bench::several_streams(device);
+    for (const Case& one : cases) {
+        if (!wanted.empty() && std::ranges::find(wanted, one.name) == wanted.end()) continue;
+        fmt::print(stderr, "{} ...\n", one.what);
+        result[one.name] = one.run(device);
+    }
     fmt::print("{}\n", result.dump(2));
     return 0;
 }

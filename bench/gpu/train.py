@@ -1,6 +1,7 @@
 """Trains with changing shapes on one allocator and prints what it took: losses, memory, time.
 
     python bench/gpu/train.py --allocator torch|expandable|cistern --model transformer|resnet
+    python bench/gpu/train.py --allocator torch --model resnet --record FILE   # a trace for `cistern replay`
     python bench/gpu/train.py                 # all of them, each in a process of its own, as a table
 
 Weights and data are random, from a fixed seed, so that every allocator sees the same program. The library
@@ -55,9 +56,11 @@ def transformer(steps):
                           nn.Linear(768, 8192)).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     shapes = torch.Generator().manual_seed(1)
-    for _ in range(steps):
-        length = int(torch.randint(64, 768, (1,), generator=shapes))
-        tokens = torch.randint(0, 8192, (8, length), generator=shapes).cuda()
+    lengths = [int(torch.randint(64, 768, (1,), generator=shapes)) for _ in range(steps)]
+    data = [torch.randint(0, 8192, (8, length), generator=shapes) for length in lengths]
+    yield None  # from here on the clock runs
+    for batch in data:
+        tokens = batch.cuda()
         logits = model(tokens)
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens.roll(-1, 1).flatten())
         optimizer.zero_grad(set_to_none=True)
@@ -73,16 +76,36 @@ def resnet(steps):
     model = torchvision.models.resnet50(weights=None).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     shapes = torch.Generator().manual_seed(2)
+    data = []
     for _ in range(steps):
         batch = int(torch.randint(8, 49, (1,), generator=shapes))
         side = 32 * int(torch.randint(4, 10, (1,), generator=shapes))
-        images = torch.randn(batch, 3, side, side, generator=shapes).cuda()
-        labels = torch.randint(0, 1000, (batch,), generator=shapes).cuda()
+        data.append((torch.randn(batch, 3, side, side, generator=shapes),
+                     torch.randint(0, 1000, (batch,), generator=shapes)))
+    yield None
+    for host_images, host_labels in data:
+        images, labels = host_images.cuda(), host_labels.cuda()
         loss = torch.nn.functional.cross_entropy(model(images), labels)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
         yield loss.detach()
+
+
+def record(path, events):
+    """Writes what PyTorch allocated and freed in the form that `cistern replay` reads."""
+    import gzip
+
+    ids, count = {}, 0
+    with gzip.open(path, "wt", encoding="ascii") as file:
+        file.write("event,pool,id,bytes,stream\n")
+        for event in events:
+            if event["action"] == "alloc":
+                ids[event["addr"]] = f"{count},{event['size']},{event['stream']}"
+                file.write(f"a,cuda,{ids[event['addr']]}\n")
+                count += 1
+            elif event["action"] == "free_completed" and event["addr"] in ids:
+                file.write(f"r,cuda,{ids.pop(event['addr'])}\n")
 
 
 def train(arguments):
@@ -98,27 +121,35 @@ def train(arguments):
     torch.backends.cuda.enable_flash_sdp(False)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     steps = {"transformer": transformer, "resnet": resnet}[arguments.model](arguments.steps)
+    if arguments.record:
+        torch.cuda.memory._record_memory_history(stacks="python", context=None, max_entries=10**7)
     losses, times = [], []
+    next(steps)
     begin = time.perf_counter()
     for loss in steps:
         losses.append(float(loss))  # waits for the device
         now = time.perf_counter()
         times.append(now - begin)
         begin = now
+    if arguments.record:
+        record(arguments.record, torch.cuda.memory._snapshot()["device_traces"][0])
+    moves = moved = 0
     if stats is None:
         allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
     else:
         pool = stats()
         allocated, reserved = pool["lent_bytes"]["peak"], pool["held_bytes"]["peak"]
+        moves, moved = pool["moves"], pool["moved_bytes"]
     warm = times[len(times) // 4:]
     return {"allocator": arguments.allocator, "model": arguments.model, "losses": losses,
             "allocated_bytes": allocated, "reserved_bytes": reserved,
+            "moves": moves, "moved_bytes": moved,
             "step_ms": statistics.mean(warm) * 1e3, "median_step_ms": statistics.median(warm) * 1e3}
 
 
 def run_all(arguments):
     results = []
-    for model in MODELS:
+    for model in [arguments.model] if arguments.model else MODELS:
         runs = {}
         for round_ in range(arguments.rounds):
             for allocator in ALLOCATORS:
@@ -143,6 +174,7 @@ def run_all(arguments):
                 "largest_difference_of_losses": furthest, "equal_losses": same,
                 "reserved_bytes": run["reserved_bytes"], "own_allocated_bytes": run["allocated_bytes"],
                 "reserved_over_allocated": run["reserved_bytes"] / base["allocated_bytes"],
+                "moves": run["moves"], "moved_bytes": run["moved_bytes"],
                 "step_ms": run["step_ms"], "median_step_ms": run["median_step_ms"],
                 "step_over_torch": run["step_ms"] / base["step_ms"],
                 "step_over_expandable": run["step_ms"] / runs["expandable"]["step_ms"]})
@@ -162,12 +194,17 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=2, help="processes for each, the quickest counts")
     parser.add_argument("--library", help="libcistern.so, instead of the installed package")
+    parser.add_argument("--record", metavar="FILE", help="write a trace (gzip) of what PyTorch's own allocator did")
     parser.add_argument("--json", help="write the figures to this file")
     arguments = parser.parse_args()
     if arguments.allocator is not None:
         arguments.model = arguments.model or "transformer"
+        if arguments.record and arguments.allocator == "cistern":
+            parser.error("--record reads PyTorch's own allocator: --allocator torch or expandable")
         print(json.dumps(train(arguments)))
         return
+    if arguments.record:
+        parser.error("--record needs --allocator and --model")
     results = run_all(arguments)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:

@@ -1,8 +1,9 @@
 // The memories of CUDA: device, pinned and managed.
 //
-// Device memory is physical handles mapped into one reserved range: mapping costs about 35 µs a handle,
-// whatever its size up to 128 MiB (H200), and only whole handles can be unmapped, so a handle has 8 MiB, or
-// 1/16 of a large growth. Where a device or process refuses to map, pools keep whole blocks of cuMemAlloc.
+// Device memory is physical handles mapped into one reserved range. To map a handle costs about 40 µs,
+// whatever its size up to 32 MiB (H200, `cistern_bench_gpu mapping`), and only whole handles can be unmapped:
+// small ones leave less idle, large ones grow faster, so a growth has at most 16 of them up to 1 GiB. Where a
+// device or process refuses to map, pools keep whole blocks of cuMemAlloc.
 //
 // Pinned memory is host pages, touched by several threads and registered: ten times as fast as
 // cuMemHostAlloc for the first GiB. No copy may span two registrations, so they are seams.
@@ -31,8 +32,9 @@ namespace {
 using cuda::Address, cuda::DeviceContext, cuda::Entered, cuda::Handle, cuda::Result;
 
 constexpr std::size_t unit = 2 << 20;
-constexpr std::size_t small_handle = 8 << 20, large_handle = 64 << 20;
-constexpr std::size_t handles_per_growth = 16;  // of a large one
+constexpr std::size_t largest_handle = 64 << 20;
+constexpr std::size_t handles_per_growth = 16;  // unless they were larger than that
+constexpr std::size_t most_ahead = 8 << 20;     // mapped when less is needed
 
 Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
 void* pointer_to(Address address) noexcept {
@@ -48,7 +50,7 @@ void copy_now(const DeviceContext& device, void* to, const void* from, std::size
 
 /// How much to map when `bytes` are needed: a share of what is held, so that many small growths are few.
 std::size_t growth_for(std::size_t bytes, std::size_t held) noexcept {
-    return std::max(bytes, std::clamp(round_down(held / 64, unit), unit, small_handle));
+    return std::max(bytes, std::clamp(round_down(held / 64, unit), unit, most_ahead));
 }
 
 /// Which segments there are, and what is known of each.
@@ -182,7 +184,7 @@ public:
         const Entered entered(device());
         auto* const begin = static_cast<std::byte*>(data);
         const std::size_t handle_bytes =
-            std::clamp(round_up(bytes / handles_per_growth, unit), small_handle, large_handle);
+            std::clamp(round_up(bytes / handles_per_growth, unit), unit, largest_handle);
         std::size_t done = 0;
         Result result = cuda::success;
         Handle handle = 0;

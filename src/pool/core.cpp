@@ -354,10 +354,9 @@ void Core::count_grow() noexcept {
 
 /// Counts the acquires since the last time towards moves.
 void Core::earn_moves() noexcept {
-    const Totals now = totals();
-    const std::uint64_t acquires = now.hits + now.misses;
+    const std::uint64_t acquires = acquires_so_far();
     // Segments are dearer to move; a program that has just begun may still move many.
-    const std::uint64_t most = streams_ != nullptr ? 4 * most_credit : most_credit;
+    const std::uint64_t most = streams_ != nullptr ? 8 * most_credit : most_credit;
     move_credit_ = std::min(most, move_credit_ + (acquires - acquires_then_));
     acquires_then_ = acquires;
 }

@@ -275,6 +275,7 @@ private:
 
     // stats.cpp: accounts
     [[nodiscard]] Totals totals() const noexcept;
+    [[nodiscard]] std::uint64_t acquires_so_far() const noexcept;
     Totals note_peaks(ThreadMagazine* magazine) noexcept;
 
     const std::uint64_t serial_;
@@ -315,7 +316,7 @@ private:
     std::uint64_t lent_peak_ = 0, lent_buffers_peak_ = 0, idle_peak_ = 0, idle_buffers_peak_ = 0,
                   waste_peak_ = 0;
     std::uint64_t move_credit_ = no_limit / 2, acquires_then_ = 0, moves_then_ = 0;
-    std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0;
+    std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, next_flush_acquires_ = 0;
 };
 
 inline Core& core_of(detail::CoreFront& front) noexcept { return lane_of(front).core; }

@@ -29,6 +29,7 @@ constexpr std::uint64_t least_share_of_streams = 32 << 20;
 constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran over
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
+constexpr std::uint64_t acquires_between_flushes = 64;
 
 thread_local bool thread_is_known = false;  // its end will be noticed
 thread_local bool thread_has_ended = false;
@@ -302,10 +303,15 @@ void Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
         if (m != own) far += std::min(m->idle_bytes(), m->allowance);
     }
-    // A driver takes so long that less is worth it; but not every time, or it would never grow enough.
-    const bool enough = far >= bytes || (streams_ != nullptr && far != 0);
-    if (!enough || held_ + bytes < next_flush_held_) return;
+    // A driver takes so long that fewer are worth it, and even if the pool has not grown much: but not
+    // every time, or threads would never keep what they need.
+    const bool driver = streams_ != nullptr;
+    if (far == 0 || (far < bytes && !driver)) return;
+    const std::uint64_t acquires = driver ? acquires_so_far() : 0;
+    const bool paid = driver && acquires >= next_flush_acquires_;
+    if (held_ + bytes < next_flush_held_ && !paid) return;
     flush_all();
+    next_flush_acquires_ = acquires + acquires_between_flushes;
     next_flush_held_ = held_ + std::max(least_growth_between_flushes, held_ / 64);
 }
 

@@ -83,6 +83,11 @@ Totals Core::totals() const noexcept {
     return sum;
 }
 
+std::uint64_t Core::acquires_so_far() const noexcept {
+    const Totals now = totals();
+    return now.hits + now.misses;
+}
+
 /// Records peaks, and tells this thread's magazine when the next one is near.
 Totals Core::note_peaks(ThreadMagazine* magazine) noexcept {
     const Totals now = totals();

@@ -67,7 +67,7 @@ TEST_F(DeviceLimits, WhatIsMappedStaysNearWhatIsHeld) {
         EXPECT_LE(in_use() - before, pool.stats().held_bytes.now + 32_MiB);
     }
     RecordProperty("mapped_of_live_percent", static_cast<int>(100 * most_mapped / most_live));
-    EXPECT_LE(most_mapped, most_live + most_live * 30 / 100);
+    EXPECT_LE(most_mapped, most_live + most_live * 25 / 100);
 }
 
 TEST_F(DeviceLimits, TrimGivesBytesBackToTheDriver) {
