@@ -62,14 +62,14 @@ private:
                                   const detail::Loan& loan) noexcept {
         if (loan.block == nullptr) return;
         block_ = loan.block;
-        generation_ = static_cast<std::uint32_t>(loan.block->generation);
+        generation_ = static_cast<std::uint32_t>(loan.block->generation) ^ loan.mark;
         slot_ = core.slot;
         rack_ = static_cast<std::uint16_t>(loan.rack);
     }
 
     // 16 bytes, because handles travel between threads too: each line of them is one to wait for.
     detail::BlockFront* block_ = nullptr;
-    std::uint32_t generation_ = 0;  // the lower half of the block's
+    std::uint32_t generation_ = 0;  // the lower half of the block's, marked
     std::uint16_t slot_ = 0;        // of the pool, which keeps it while anything is lent
     std::uint16_t rack_ = 0;        // where the next acquire of these bytes will look first
 };

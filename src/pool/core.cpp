@@ -329,6 +329,7 @@ Block* Core::grow(Block& block, std::size_t bytes) {
     void* const old_data = block.data;
     if (bytes > block.bytes && !(splits_ && block.in_arena && streams_ == nullptr)) return nullptr;
     return climb(bytes, false, [&](Lock&) {
+        out_of_any_hand(block);
         const Attempt attempt = bytes <= block.bytes ? Attempt{&block} : try_grow(block, size);
         if (attempt.block == nullptr) return attempt;
         Block& grown = *attempt.block;

@@ -84,8 +84,14 @@ struct ThreadMagazine : detail::Magazine {
     std::uint64_t hits_then = 0;  // when it last ran over
     std::uint64_t blocks_then = 0;
 
-    [[nodiscard]] std::uint64_t idle_bytes() const noexcept { return detail::bytes_of(inside()); }
-    [[nodiscard]] std::uint64_t blocks() const noexcept { return detail::blocks_of(inside()); }
+    // What is idle in the racks and in the hand. The pool's lock is held, so the hand's block stays the same.
+    [[nodiscard]] bool holds() const noexcept { return hand_bytes.now() != 0; }
+    [[nodiscard]] std::uint64_t idle_bytes() const noexcept {
+        return detail::bytes_of(inside()) + (holds() ? hand->bytes : 0);
+    }
+    [[nodiscard]] std::uint64_t blocks() const noexcept {
+        return detail::blocks_of(inside()) + (holds() ? 1 : 0);
+    }
 };
 
 /// What all magazines and the pool's own accounts add up to.
@@ -271,6 +277,9 @@ private:
     void flush_all() noexcept;
     void flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept;
     void drop_magazine(ThreadMagazine& magazine) noexcept;
+    void into_hand(ThreadMagazine& magazine, Block& block) noexcept;
+    void empty_hand(ThreadMagazine& magazine) noexcept;
+    void out_of_any_hand(const Block& block) noexcept;
     [[nodiscard]] bool fast() const noexcept;
 
     // stats.cpp: accounts

@@ -90,15 +90,17 @@ bool Core::fast() const noexcept {
            !options_.wipe_on_release && barrier_available();
 }
 
-/// Returns the calling thread's magazine of a lane, made if need be and opened for the fast path; null
-/// if it cannot have one.
+/// Returns the calling thread's magazine of a lane, made if need be and opened for the fast path, and nothing
+/// in the thread's hand; null if it cannot have one.
 ThreadMagazine* Core::mine(Lane& lane) noexcept {
     if (lane.parks || lane.captured() || (lane.ordered() && !lane.open)) return nullptr;
     ThreadMagazine* magazine = magazines_.first();
     while (magazine != nullptr && (magazine->owner != &thread_front || magazine->lane != &lane)) {
         magazine = Magazines::after(*magazine);
     }
-    if (magazine == nullptr) {
+    if (magazine != nullptr) {
+        empty_hand(*magazine);
+    } else {
         if (!notice_end_of_thread()) return nullptr;
         magazine = new (std::nothrow) ThreadMagazine(thread_front, lane);
         if (magazine == nullptr) return nullptr;
@@ -231,6 +233,46 @@ bool Core::fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept {
     return true;
 }
 
+// --- The hand ---------------------------------------------------------------------------------------
+
+/// Takes a block that was just put in a magazine into the thread's hand. From here on the accounts say that
+/// it is lent, whether it is or not.
+void Core::into_hand(ThreadMagazine& magazine, Block& block) noexcept {
+    const std::size_t index = class_for(block.asked);
+    Rack& rack = magazine.racks[index];
+    if (!fast() || magazine.lane->slot == no_slot || rack.top != &block) return;
+    rack.top = &no_block;
+    magazine.given.subtract(block.load);
+    magazine.above += block.load;  // its place stays taken
+    asked_ += block.asked;
+    magazine.hand = &block;
+    magazine.hand_rack = index * sizeof(Rack);
+    magazine.hand_bytes.set(block.asked);
+}
+
+/// Makes the block in a thread's hand an ordinary one, idle or lent. The owner is this thread or kept out.
+void Core::empty_hand(ThreadMagazine& magazine) noexcept {
+    if (magazine.hand == nullptr) return;
+    Block& block = block_of(*std::exchange(magazine.hand, nullptr));
+    magazine.above -= block.load;
+    if (!magazine.holds()) return;  // it is lent
+    magazine.hand_bytes.set(0);
+    push(magazine.rack_at(magazine.hand_rack), block);
+    magazine.given.add(block.load);
+    asked_ -= block.asked;
+}
+
+/// The same for a block that was lent from a hand, whichever thread's it is.
+void Core::out_of_any_hand(const Block& block) noexcept {
+    for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
+        // Under the lock nobody puts a block into a hand, or takes it out.
+        if (m->hand != &block) continue;
+        if (m->owner == &thread_front) return empty_hand(*m);
+        const Seizure seizure(*this);
+        return empty_hand(*m);
+    }
+}
+
 // --- Flushing ---------------------------------------------------------------------------------------
 
 /// Makes the blocks of a list idle in the arena or on the shelf. Returns their load.
@@ -247,6 +289,7 @@ detail::Load Core::flush_rack(BlockFront*& list, std::uint64_t now) noexcept {
 
 /// Empties a magazine, from a class upwards, whose owner is this thread or kept out.
 void Core::flush(ThreadMagazine& magazine, std::size_t from_class) noexcept {
+    empty_hand(magazine);
     if (magazine.blocks() != 0) {
         const std::uint64_t now = coarse_now();
         detail::Load flushed = 0;

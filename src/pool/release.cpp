@@ -14,9 +14,11 @@ namespace cistern {
 
 namespace {
 
-/// Whether a handle is of an earlier loan; it keeps the lower half of the generation.
+/// Whether a handle is of an earlier loan; it keeps the lower half of the generation, marked if the block was
+/// lent from a hand.
 bool is_stale(const Block& block, std::uint32_t generation) noexcept {
-    return static_cast<std::uint32_t>(block.generation) != generation;
+    const auto now = static_cast<std::uint32_t>(block.generation);
+    return now != generation && (now ^ detail::mark_of_hand) != generation;
 }
 
 }  // namespace
@@ -36,6 +38,7 @@ void Core::give(Block& block, std::uint32_t generation) noexcept {
     {
         Lock lock(lock_);
         if (is_stale(block, generation)) return;
+        if (static_cast<std::uint32_t>(block.generation) != generation) out_of_any_hand(block);
         ++block.generation;
         asked_ -= block.asked;
         if (streams_ != nullptr) {
@@ -65,6 +68,7 @@ void Core::give(Block& block, std::uint32_t generation) noexcept {
         }
         age_out(false);
         note_peaks(magazine);
+        if (magazine != nullptr) into_hand(*magazine, block);
         finish(lock);
         unused = is_unused();
     }

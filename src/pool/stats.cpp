@@ -72,6 +72,11 @@ Totals Core::totals() const noexcept {
             sum.idle_buffers += detail::blocks_of(inside);
         }
         asked += m->asked.now() - m->returned.now();
+        if (const std::uint64_t in_hand = m->hand_bytes.now(); in_hand != 0) {
+            sum.magazine_bytes += m->hand->bytes;
+            ++sum.idle_buffers;
+            asked -= in_hand;
+        }
     }
     const std::uint64_t aside = depot_blocks_ + parked_blocks_;
     sum.idle_buffers += aside;

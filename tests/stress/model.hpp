@@ -80,7 +80,9 @@ private:
 
     void acquire() {
         doing_ = "acquire";
-        const std::size_t bytes = setup_.choose_bytes(choices_), type = choices_.below(3);
+        const bool again = last_released_ != 0 && choices_.one_in(3);  // as a loop does
+        const std::size_t bytes = again ? last_released_ : setup_.choose_bytes(choices_);
+        const std::size_t type = choices_.below(3);
         const bool may_fail = choices_.one_in(2);
         keep(take(bytes, type, may_fail), bytes, type);
     }
@@ -146,6 +148,7 @@ private:
         doing_ = "release";
         if (lent_.empty()) return;
         Lent one = remove(choices_.below(lent_.size()));
+        last_released_ = one.buffer.size();
         give_back(one);
         if (choices_.one_in(2)) {
             pool_.release(std::move(one.buffer));
@@ -377,6 +380,7 @@ private:
     std::vector<Lent> lent_;
     Ledger ledger_;
     std::optional<WholeBlocks> whole_blocks_;
+    std::size_t last_released_ = 0;
     std::uint64_t seed_ = 0;
     PoolStats before_;
     const char* doing_ = "";

@@ -114,7 +114,9 @@ public:
 
 private:
     void acquire() {
-        const std::size_t bytes = std::min<std::size_t>(setup_.choose_bytes(choices_), 512_KiB);
+        const bool again = last_released_ != 0 && choices_.one_in(3);  // as a loop does
+        const std::size_t bytes =
+            again ? last_released_ : std::min<std::size_t>(setup_.choose_bytes(choices_), 512_KiB);
         Buffer buffer = pool_.try_acquire(bytes);
         if (buffer.empty()) {
             ++ledger_.failures;
@@ -166,12 +168,14 @@ private:
             wrong_ += "a buffer lost what was written\n";
         }
         ledger_.take_back(bytes, parcel.buffer.capacity());
+        last_released_ = bytes;
     }
 
     Pool pool_;
     const Setup& setup_;
     Exchange& exchange_;
     SeededChoices choices_;
+    std::size_t last_released_ = 0;
     std::uint64_t seed_;
     std::vector<Exchange::Parcel> lent_;
     Ledger ledger_;

@@ -13,6 +13,11 @@
 //   what is in it         = given - taken, a Load: bytes and blocks in one number
 //   never more than       its allowance, which `above` guards
 //   a block in rack c     is at least as large as the request that filed it there
+//
+// One block of a magazine may be in the thread's hand: lent to and taken back from requests of the very
+// same size, again and again, by a store each way. The accounts say that it is lent and the allowance that
+// it is idle, so neither changes; whoever adds up looks whether it is. It gets into the hand by a release on
+// the slow path, and out of it by whatever takes the lock.
 
 #include <atomic>
 #include <bit>
@@ -101,8 +106,11 @@ private:
 
 struct alignas(128) Magazine {
     Count hits;
-    Count taken, given;     // Loads, of all blocks ever
-    Count asked, returned;  // bytes that users asked for, and gave back
+    Count hand_bytes;            // what the block in the hand serves, while it is there; else 0
+    BlockFront* hand = nullptr;  // there, or lent from there
+    std::size_t hand_rack = 0;   // where it belongs
+    Count taken, given;          // Loads, of all blocks ever
+    Count asked, returned;       // bytes that users asked for, and gave back
     // Adding what is in the magazine to `above` sets a sign where it exceeds what this thread is
     // allowed or would be a new peak of idle; taking it from `below` does where it would be a new
     // peak of lent. Then the slow path looks.
@@ -151,13 +159,24 @@ void note_peak(CoreFront& core) noexcept;
 struct Loan {
     BlockFront* block;
     std::size_t rack;
+    std::uint32_t mark = 0;  // of its generation in the handle
 };
+/// Set where the block was lent from a hand: another thread's release sees that it is not an ordinary one.
+inline constexpr std::uint32_t mark_of_hand = 1U << 31;
 static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in 16 bits");
 
 /// Lends a block of at least `bytes` bytes.
 [[gnu::always_inline]] inline Loan take(CoreFront& core, std::size_t bytes, std::size_t type = 0,
                                         bool may_fail = false) {
     Magazine* const magazine = enter(core.slot);
+    if (magazine != nullptr && magazine->hand_bytes.now() == bytes && bytes != 0) {
+        BlockFront* const block = magazine->hand;
+        const std::size_t rack = magazine->hand_rack;
+        magazine->hand_bytes.set(0);
+        magazine->hits.add(1);
+        leave();
+        return {block, rack, mark_of_hand};
+    }
     const std::size_t last = (bytes - 1) | core.grain_mask;
     const std::size_t rack = rack_of_last(last);
     if (magazine == nullptr) [[unlikely]]
@@ -179,15 +198,23 @@ static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in
     return {block, rack};
 }
 
-/// Takes a block back. `generation` is the lower half of the block's when it was lent.
+/// Takes a block back. `generation` is the lower half of the block's when it was lent, with the loan's mark.
 [[gnu::always_inline]] inline void give(BlockFront& block, std::uint32_t generation,
                                         std::size_t slot, std::size_t rack_offset) noexcept {
     Magazine* const magazine = enter(slot);
     if (magazine == nullptr) [[unlikely]]
         return give_slow(block, generation);
+    const std::uint64_t now = block.generation;
+    if (magazine->hand == &block) {
+        if ((static_cast<std::uint32_t>(now) ^ mark_of_hand) != generation) [[unlikely]]
+            return give_slow(block, generation);
+        block.generation = now + 1;
+        magazine->hand_bytes.set(block.asked);
+        leave();
+        return;
+    }
     const Load given = magazine->given.now() + block.load;
     const Load over = given - magazine->taken.now() + magazine->above;
-    const std::uint64_t now = block.generation;
     if (static_cast<std::uint32_t>(now) != generation || (over & load_signs) != 0) [[unlikely]]
         return give_slow(block, generation);
     block.generation = now + 1;
