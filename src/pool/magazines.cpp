@@ -254,7 +254,7 @@ void Core::into_hand(ThreadMagazine& magazine, Block& block) noexcept {
 void Core::empty_hand(ThreadMagazine& magazine) noexcept {
     if (magazine.hand == nullptr) return;
     Block& block = block_of(*std::exchange(magazine.hand, nullptr));
-    magazine.above -= block.load;
+    magazine.above = detail::load_signs - 1;  // its owner's next release comes by
     if (!magazine.holds()) return;  // it is lent
     magazine.hand_bytes.set(0);
     push(magazine.rack_at(magazine.hand_rack), block);

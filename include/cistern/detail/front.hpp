@@ -17,7 +17,7 @@
 // One block of a magazine may be in the thread's hand: lent to and taken back from requests of the very
 // same size, again and again, by a store each way. The accounts say that it is lent and the allowance that
 // it is idle, so neither changes; whoever adds up looks whether it is. It gets into the hand by a release on
-// the slow path, and out of it by whatever takes the lock.
+// the slow path, which now and then one has to take, and out of it by whatever takes the lock.
 
 #include <atomic>
 #include <bit>
@@ -65,6 +65,7 @@ struct CoreFront {
 
 inline constexpr std::size_t class_count = 512;
 inline constexpr std::size_t slot_count = 32;
+inline constexpr std::uint64_t hits_per_choice = 1024;  // of the block for the hand
 
 struct Rack {
     BlockFront* top;   // the last block released, or &no_block: one slot, so that a pair of acquire
@@ -187,7 +188,10 @@ static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in
         return {take_slow(core, bytes, type, may_fail), rack};
     top = &no_block;
     block->asked = bytes;
-    magazine->hits.add(1);
+    const std::uint64_t hits = magazine->hits.now() + 1;
+    magazine->hits.set(hits);
+    if (hits % hits_per_choice == 0) [[unlikely]]
+        magazine->above = load_signs - 1;
     magazine->asked.add(bytes);
     const Load taken = magazine->taken.now() + block->load;
     magazine->taken.set(taken);
