@@ -30,6 +30,11 @@ constexpr std::size_t largest_to_save = 4 << 20;
 // For a large block, what this thread released is joined first: fewer, larger holes.
 constexpr std::size_t join_from = 1 << 20;
 
+// Arrays that begin at the same place in a page want the same few lines of every cache. So large blocks end a few
+// lines into a page, and the next one begins there; not where a limit counts bytes or users want more alignment.
+constexpr std::size_t shift_of_next = 5 * smallest_grain;
+constexpr std::size_t shifts_from = 1 << 20;
+
 constexpr std::size_t device_grain = 256;
 constexpr std::size_t largest_request = PTRDIFF_MAX / 2;
 
@@ -39,6 +44,11 @@ std::uint64_t next_serial() noexcept {
 }
 
 bool is_elastic(const Fit& fit) noexcept { return std::holds_alternative<Elastic>(fit); }
+
+bool counts_bytes(const PoolOptions& options) noexcept {
+    return options.max_bytes != no_limit || options.max_buffer_bytes != no_limit ||
+           options.max_idle_bytes != default_max_idle_bytes();
+}
 
 }  // namespace
 
@@ -50,6 +60,8 @@ Core::Core(Memory memory, PoolOptions options)
               dynamic_cast<SparseSource*>(memory_.source().get()) != nullptr),
       marks_(memory_is_watched() && memory_.host_accessible()),
       streams_(dynamic_cast<StreamOrder*>(memory_.source().get())),
+      shifts_(splits_ && memory_.host_accessible() && streams_ == nullptr &&
+              options_.alignment <= smallest_grain && !counts_bytes(options_)),
       store_(*this),
       shelf_(options_.fit) {
     check_options(options_);
@@ -133,7 +145,9 @@ std::size_t Core::block_bytes(std::size_t bytes) const {
     if (!rounds) return bytes;
     // Scarce and mapped in segments: a large block has what it needs and no more.
     const bool exact = splits_ && streams_ != nullptr && bytes >= join_from;
-    return exact ? round_up(bytes, options_.alignment) : block_bytes_for(bytes, options_.alignment);
+    if (exact) return round_up(bytes, options_.alignment);
+    const std::size_t shift = shifts_ && bytes >= shifts_from ? shift_of_next : 0;
+    return block_bytes_for(bytes, options_.alignment) + shift;
 }
 
 /// Climbs the ladder for `bytes` more bytes: own idle bytes, those of other pools on the memory, what

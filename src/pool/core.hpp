@@ -293,6 +293,7 @@ private:
     const bool splits_;           // Elastic on a memory with ranges
     const bool marks_;            // a tool watches this memory
     StreamOrder* const streams_;  // null where streams mean nothing
+    const bool shifts_;           // large blocks begin at different places in their pages
     mutable ShortLock lock_;
     Lane main_{*this};  // what the pool itself lends by
     std::unique_ptr<Lane>
