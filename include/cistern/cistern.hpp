@@ -4,6 +4,7 @@
 #include "cistern/array.hpp"
 #include "cistern/buffer.hpp"
 #include "cistern/error.hpp"
+#include "cistern/ipc.hpp"
 #include "cistern/keyed.hpp"
 #include "cistern/memory.hpp"
 #include "cistern/pmr.hpp"

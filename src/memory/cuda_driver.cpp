@@ -101,6 +101,16 @@ const Driver& require_driver() {
 
 std::string text_of(const char* what, Result error) { return found().text(error, what); }
 
+std::string text_of(const Uuid& uuid) {
+    constexpr const char* digits = "0123456789abcdef";
+    std::string text = "GPU-";
+    for (std::size_t i = 0; i < uuid.size(); ++i) {
+        if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+        text += {digits[uuid[i] >> 4], digits[uuid[i] & 15]};
+    }
+    return text;
+}
+
 void check(const char* what, Result result) {
     if (result != success) throw DeviceError(text_of(what, result));
 }
@@ -120,6 +130,18 @@ const DeviceContext& DeviceContext::of(int ordinal) {
     return *device;
 }
 
+const DeviceContext& DeviceContext::with(const Uuid& uuid) {
+    const Driver& driver = require_driver();
+    for (int ordinal = 0; ordinal < driver.devices; ++ordinal) {
+        Device device = 0;
+        Uuid its{};
+        check("cannot find the device", driver.device(&device, ordinal));
+        check("cannot find the device", driver.device_uuid(&its, device));
+        if (its == uuid) return of(ordinal);
+    }
+    throw Unavailable("no device that this process sees has these bytes: " + text_of(uuid));
+}
+
 DeviceContext::DeviceContext(const Driver& driver, int ordinal)
     : driver_(&driver), ordinal_(ordinal) {
     check("cannot open the device", driver.device(&device_, ordinal));
@@ -130,6 +152,12 @@ DeviceContext::DeviceContext(const Driver& driver, int ordinal)
 bool DeviceContext::has(int attribute) const noexcept {
     int value = 0;
     return driver_->device_attribute(&value, attribute, device_) == success && value != 0;
+}
+
+Uuid DeviceContext::uuid() const {
+    Uuid uuid{};
+    check("cannot tell the device's UUID", driver_->device_uuid(&uuid, device_));
+    return uuid;
 }
 
 Entered::Entered(const DeviceContext& device) noexcept : driver_(device.driver()) {

@@ -5,6 +5,7 @@
 //
 // CISTERN_CUDA_DRIVER names another library than libcuda.so.1.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,6 +21,7 @@ using Stream = struct StreamTag*;
 using Event = struct EventTag*;
 using Graph = struct GraphTag*;
 using UserObject = struct UserObjectTag*;
+using Uuid = std::array<unsigned char, 16>;
 
 inline constexpr Result success = 0, error_out_of_memory = 2, error_deinitialized = 4,
                         error_not_ready = 600;
@@ -39,7 +41,7 @@ struct Location {
 };
 struct AllocationProperties {
     int type = 1;                    // pinned, the only one
-    int requested_handle_types = 0;  // 1: a POSIX file descriptor
+    int requested_handle_types = 0;  // handle_is_file, where it can be exported
     Location location;
     void* metadata = nullptr;
     struct {
@@ -55,6 +57,7 @@ struct AccessDescription {
 
 inline constexpr int attribute_virtual_memory = 102, attribute_file_descriptors = 103,
                      attribute_managed_memory = 83, attribute_concurrent_managed_access = 89;
+inline constexpr int handle_is_file = 1;  // a POSIX file descriptor
 inline constexpr unsigned event_without_timing = 2, attach_global = 1, register_portable = 1;
 
 // name in Driver, the driver's symbol, parameters
@@ -67,6 +70,7 @@ inline constexpr unsigned event_without_timing = 2, attach_global = 1, register_
     X(device, cuDeviceGet, (Device * device, int ordinal))                                        \
     X(device_attribute, cuDeviceGetAttribute, (int* value, int attribute, Device device))         \
     X(device_total, cuDeviceTotalMem_v2, (std::size_t * bytes, Device device))                    \
+    X(device_uuid, cuDeviceGetUuid_v2, (Uuid * uuid, Device device))                              \
     X(retain_context, cuDevicePrimaryCtxRetain, (Context * context, Device device))               \
     X(push_context, cuCtxPushCurrent_v2, (Context context))                                       \
     X(pop_context, cuCtxPopCurrent_v2, (Context * context))                                       \
@@ -141,6 +145,8 @@ const Driver& require_driver();
 
 /// Returns "what: NAME (text)" for an error of the driver.
 std::string text_of(const char* what, Result error);
+/// Returns a UUID as nvidia-smi prints it.
+std::string text_of(const Uuid& uuid);
 /// Throws DeviceError unless `result` is success.
 void check(const char* what, Result result);
 
@@ -149,12 +155,16 @@ class DeviceContext {
 public:
     /// Throws Unavailable without a driver or devices, InvalidArgument for a number out of range.
     static const DeviceContext& of(int ordinal);
+    /// Throws Unavailable, also if no visible device has this UUID.
+    static const DeviceContext& with(const Uuid& uuid);
 
     [[nodiscard]] const Driver& driver() const noexcept { return *driver_; }
     [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
     [[nodiscard]] Context context() const noexcept { return context_; }
     [[nodiscard]] std::size_t total_bytes() const noexcept { return total_bytes_; }
     [[nodiscard]] bool has(int attribute) const noexcept;
+    /// Throws DeviceError.
+    [[nodiscard]] Uuid uuid() const;
 
 private:
     DeviceContext(const Driver& driver, int ordinal);

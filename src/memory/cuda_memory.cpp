@@ -8,6 +8,7 @@
 // Pinned memory is host pages, touched by several threads and registered: ten times as fast as
 // cuMemHostAlloc for the first GiB. No copy may span two registrations, so they are seams.
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "base/size_class.hpp"
 #include "cistern/error.hpp"
 #include "memory/cuda_streams.hpp"
+#include "memory/shareable.hpp"
 #include "memory/sparse.hpp"
 #include "memory/watch.hpp"
 
@@ -93,8 +95,13 @@ public:
     template <class F>
     void for_each_touching(const std::byte* begin, std::size_t bytes, F f) const {
         const std::scoped_lock hold(lock_);
-        for (const auto& [at, segment] : all_) {
-            if (at < begin + bytes && at + segment.bytes > begin) f(at, segment.bytes, segment.of);
+        auto it = all_.upper_bound(const_cast<std::byte*>(begin));
+        if (it != all_.begin() && begin - std::prev(it)->first <
+                                      static_cast<std::ptrdiff_t>(std::prev(it)->second.bytes)) {
+            --it;
+        }
+        for (; it != all_.end() && it->first < begin + bytes; ++it) {
+            f(it->first, it->second.bytes, it->second.of);
         }
     }
 
@@ -110,11 +117,12 @@ private:
 
 // --- Device -----------------------------------------------------------------------------------------
 
-class DeviceSource final : public MappedSource, public cuda::Streams {
+class DeviceSource final : public MappedSource, public cuda::Streams, public Shareable {
 public:
     explicit DeviceSource(const DeviceContext& on) : Streams(on) {
         properties_.location.id = on.ordinal();
-        properties_.requested_handle_types = on.has(cuda::attribute_file_descriptors) ? 1 : 0;
+        properties_.requested_handle_types = 
+            on.has(cuda::attribute_file_descriptors) ? cuda::handle_is_file : 0;
         std::size_t granularity = 0;
         const Entered entered(on);
         cuda::check("cannot map device memory",
@@ -222,6 +230,40 @@ public:
                              driver().unmap(address_of(begin), part);
                              driver().release(handle);
                          });
+    }
+
+    /// A segment is unmapped, and its handle released, only where no block that is lent touches it. The
+    /// caller keeps these bytes lent, so their handles stay while they are exported with no lock held;
+    /// afterwards each descriptor keeps its memory by itself.
+    [[nodiscard]] SharedBuffer share(const void* data, std::size_t bytes) const override {
+        if (properties_.requested_handle_types != cuda::handle_is_file) {
+            throw Unavailable("memory '" + name() +
+                              "' cannot be shared: the device exports no file descriptors");
+        }
+        const auto* const begin = static_cast<const std::byte*>(data);
+        SharedBuffer shared;
+        shared.size = bytes;
+        std::vector<Handle> handles;
+        segments_.for_each_touching(
+            begin, bytes, [&](const std::byte* at, std::size_t part, Handle handle) {
+                if (handles.empty()) shared.offset = static_cast<std::size_t>(begin - at);
+                handles.push_back(handle);
+                shared.parts.push_back({FileDescriptor(), part});
+            });
+        if (handles.empty()) {
+            throw InvalidArgument("a whole block of memory '" + name() +
+                                  "' cannot be shared: only pools with the fit Elastic map handles");
+        }
+        shared.device = device().uuid();
+        const Entered entered(device());
+        for (std::size_t i = 0; i < handles.size(); ++i) {
+            int file = -1;
+            cuda::check("cannot export device memory",
+                        driver().export_handle(&file, handles[i], cuda::handle_is_file, 0));
+            fcntl(file, F_SETFD, FD_CLOEXEC);
+            shared.parts[i].file = FileDescriptor(file);
+        }
+        return shared;
     }
 
 private:

@@ -26,6 +26,7 @@ static_assert(attribute_file_descriptors ==
               CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 static_assert(attribute_managed_memory == CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY);
 static_assert(attribute_concurrent_managed_access == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS);
+static_assert(handle_is_file == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 static_assert(event_without_timing == CU_EVENT_DISABLE_TIMING);
 static_assert(attach_global == CU_MEM_ATTACH_GLOBAL);
 static_assert(register_portable == CU_MEMHOSTREGISTER_PORTABLE);
@@ -60,6 +61,7 @@ static_assert(offsetof(AccessDescription, flags) == offsetof(CUmemAccessDesc, fl
 static_assert(sizeof(Address) == sizeof(CUdeviceptr));
 static_assert(sizeof(Handle) == sizeof(CUmemGenericAllocationHandle));
 static_assert(sizeof(Device) == sizeof(CUdevice));
+static_assert(sizeof(Uuid) == sizeof(CUuuid));
 static_assert(sizeof(Result) == sizeof(CUresult));
 
 /// Whether two types travel alike: pointers with pointers, whole numbers with those of their size.

@@ -141,6 +141,8 @@ constexpr cistern::test::DriverControl control{
             calls().hook = hook;
             calls().hook_data = data;
         },
+    .handles = [] { return handle_count(); },
+    .ranges = [] { return range_count(); },
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ enum : Result {
     not_initialized = 3,
     invalid_device = 101,
     invalid_context = 201,
+    operating_system = 304,
     invalid_handle = 400,
     illegal_state = 401,
     illegal_address = 700,
@@ -79,6 +80,8 @@ void set_attribute(int attribute, int value);
 std::size_t bytes_in_use(int device);
 std::size_t total_bytes(int device);
 void set_total_bytes(int device, std::size_t bytes);
+std::size_t handle_count();
+std::size_t range_count();
 
 // streams.cpp
 void set_reuse_streams(bool reuse);

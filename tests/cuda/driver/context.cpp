@@ -56,6 +56,7 @@ constexpr std::array error_texts{
     ErrorText{invalid_device, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     ErrorText{invalid_context, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     ErrorText{invalid_handle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    ErrorText{operating_system, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
     ErrorText{error_not_ready, "CUDA_ERROR_NOT_READY", "device not ready"},
     ErrorText{illegal_address, "CUDA_ERROR_ILLEGAL_ADDRESS",
               "an illegal memory access was encountered"},
@@ -155,6 +156,16 @@ STAND_IN_EXPORT Result cuDeviceGetAttribute(int* value, int attribute, Device de
         const std::scoped_lock hold(attributes().lock);
         const auto found = attributes().values.find(attribute);
         *value = found != attributes().values.end() ? found->second : 0;
+        return success;
+    });
+}
+
+STAND_IN_EXPORT Result cuDeviceGetUuid_v2(Uuid* uuid, Device device) {
+    return call("cuDeviceGetUuid_v2", start, [&] {
+        if (!exists(device)) return Result{invalid_device};
+        static const unsigned long long hidden = environment("TEST_CUDA_HIDDEN", 0);
+        uuid->fill(0x5c);
+        uuid->back() = static_cast<unsigned char>(hidden + static_cast<unsigned>(device));
         return success;
     });
 }

@@ -7,6 +7,7 @@
 //   TEST_CUDA_VERSION         of the driver, 13000
 //   TEST_CUDA_BYTES           of memory on each device, 1 GiB
 //   TEST_CUDA_DELAY_US        the longest random delay before a piece of work, 200
+//   TEST_CUDA_HIDDEN          how many devices of the machine come before the first visible one, 0
 //   TEST_CUDA_REUSE_STREAMS   1: a new stream gets the handle of one destroyed before
 
 #include <cstddef>
@@ -33,6 +34,9 @@ struct DriverControl {
     void (*set_reuse_streams)(bool reuse);
     /// Calls `hook(data, function)` at the start of every call, on the calling thread; null ends it.
     void (*set_hook)(void (*hook)(void* data, const char* function), void* data);
+    /// Return how many handles of physical memory, and how many reserved ranges, this process has.
+    std::size_t (*handles)();
+    std::size_t (*ranges)();
 };
 
 }  // namespace cistern::test

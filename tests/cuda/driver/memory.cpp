@@ -34,6 +34,7 @@ struct Physical {
     std::size_t bytes;
     int device;  // -1 where another process created it
     ino_t inode;
+    bool exportable;
     unsigned references = 1;  // handles and mappings
 };
 
@@ -255,6 +256,16 @@ void set_total_bytes(int device, std::size_t bytes) {
     books().total.at(static_cast<std::size_t>(device)) = bytes;
 }
 
+std::size_t handle_count() {
+    const std::shared_lock hold(books().lock);
+    return books().handles.size();
+}
+
+std::size_t range_count() {
+    const std::shared_lock hold(books().lock);
+    return books().reserved.size();
+}
+
 }  // namespace stand_in
 
 using namespace stand_in;
@@ -377,7 +388,7 @@ STAND_IN_EXPORT Result cuMemCreate(Handle* handle, std::size_t bytes,
         }
         *handle = ++books().next_handle;
         books().handles[*handle] =
-            std::make_shared<Physical>(Physical{file, bytes, location.id, status.st_ino});
+            std::make_shared<Physical>(Physical{file, bytes, location.id, status.st_ino, properties->requested_handle_types == handle_is_file});
         return success;
     });
 }
@@ -445,8 +456,12 @@ STAND_IN_EXPORT Result cuMemExportToShareableHandle(void* exported, Handle handl
     return call("cuMemExportToShareableHandle", device, [&] {
         const std::shared_lock hold(books().lock);
         const auto found = books().handles.find(handle);
-        if (found == books().handles.end() || type != 1) return Result{invalid_value};
+        if (found == books().handles.end() || type != handle_is_file ||
+            !found->second->exportable) {
+            return Result{invalid_value};
+        }
         const int file = fcntl(found->second->file, F_DUPFD_CLOEXEC, 0);
+        if (file < 0) return Result{operating_system};
         std::memcpy(exported, &file, sizeof file);
         return success;
     });
@@ -456,7 +471,7 @@ STAND_IN_EXPORT Result cuMemImportFromShareableHandle(Handle* handle, void* expo
     return call("cuMemImportFromShareableHandle", device, [&] {
         const int given = static_cast<int>(reinterpret_cast<std::intptr_t>(exported));
         struct stat status {};
-        if (type != 1 || fstat(given, &status) != 0 ||
+        if (type != handle_is_file || fstat(given, &status) != 0 ||
             !is_whole(static_cast<std::size_t>(status.st_size))) {
             return Result{invalid_value};
         }
@@ -471,7 +486,7 @@ STAND_IN_EXPORT Result cuMemImportFromShareableHandle(Handle* handle, void* expo
         } else {
             physical = std::make_shared<Physical>(Physical{fcntl(given, F_DUPFD_CLOEXEC, 0),
                                                            static_cast<std::size_t>(status.st_size),
-                                                           -1, status.st_ino});
+                                                           -1, status.st_ino, true});
         }
         return success;
     });

@@ -1,0 +1,117 @@
+// Device memory that another process exported: its handles, mapped side by side.
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/size_class.hpp"
+#include "cistern/error.hpp"
+#include "memory/cuda_driver.hpp"
+#include "memory/shareable.hpp"
+
+namespace cistern {
+
+namespace {
+
+using cuda::Address, cuda::DeviceContext, cuda::Entered, cuda::Handle, cuda::Result;
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+    if (number_ >= 0) close(number_);
+}
+
+void check_shared(const SharedBuffer& shared) {
+    const auto refuse = [](const char* what) {
+        throw InvalidArgument(std::string("not a shared buffer: ") + what);
+    };
+    if (shared.size == 0 || shared.parts.empty()) refuse("it has no bytes");
+    std::size_t total = 0;
+    for (const SharedBuffer::Part& part : shared.parts) {
+        if (part.file.number() < 0) refuse("a part has no file descriptor");
+        if (part.bytes == 0 || part.bytes > PTRDIFF_MAX - total) refuse("a part has no such size");
+        total += part.bytes;
+    }
+    if (shared.offset >= shared.parts.front().bytes) refuse("it begins beyond its first part");
+    const std::size_t last = shared.parts.back().bytes;
+    if (shared.size > total - shared.offset || shared.offset + shared.size <= total - last) {
+        refuse("it does not end in its last part");
+    }
+}
+
+/// A range of addresses and the parts that are mapped there so far. Ends with both.
+struct ImportedBuffer::Mapping {
+    explicit Mapping(const SharedBuffer& shared)
+        : device(DeviceContext::with(shared.device)), size(shared.size) {
+        parts.reserve(shared.parts.size());
+        for (const SharedBuffer::Part& part : shared.parts) bytes += part.bytes;
+    }
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+    ~Mapping() {
+        if (range == 0) return;
+        const Entered entered(device);
+        const cuda::Driver& driver = device.driver();
+        if (ready) driver.synchronize();
+        Address at = range;
+        for (const std::size_t part : parts) {
+            driver.unmap(at, part);
+            at += part;
+        }
+        driver.unreserve(range, bytes);
+    }
+
+    void map(const SharedBuffer& shared) {
+        const Entered entered(device);
+        const cuda::Driver& driver = device.driver();
+        const auto check = [](Result result) { cuda::check("cannot map shared memory", result); };
+        check(driver.reserve(&range, bytes, 0, 0, 0));
+        Address at = range;
+        for (const SharedBuffer::Part& part : shared.parts) {
+            // The driver takes the number of the file in place of a pointer.
+            // NOLINTNEXTLINE(performance-no-int-to-ptr)
+            void* const file = reinterpret_cast<void*>(std::intptr_t{part.file.number()});
+            Handle handle = 0;
+            check(driver.import_handle(&handle, file, cuda::handle_is_file));
+            const Result result = driver.map(at, part.bytes, 0, handle, 0);
+            driver.release(handle);  // what is mapped stays
+            check(result);
+            parts.push_back(part.bytes);
+            at += part.bytes;
+        }
+        const cuda::AccessDescription access{.location = {.id = device.ordinal()}};
+        check(driver.set_access(range, bytes, &access, 1));
+        data = range + shared.offset;
+        ready = true;
+    }
+
+    const DeviceContext& device;
+    Address range = 0, data = 0;
+    std::size_t bytes = 0, size;
+    std::vector<std::size_t> parts;
+    bool ready = false;  // somebody may use it
+};
+
+ImportedBuffer::ImportedBuffer() noexcept = default;
+ImportedBuffer::ImportedBuffer(ImportedBuffer&&) noexcept = default;
+ImportedBuffer& ImportedBuffer::operator=(ImportedBuffer&&) noexcept = default;
+ImportedBuffer::~ImportedBuffer() = default;
+
+ImportedBuffer::ImportedBuffer(const SharedBuffer& shared) {
+    check_shared(shared);
+    auto mapping = std::make_unique<Mapping>(shared);
+    mapping->map(shared);
+    mapping_ = std::move(mapping);
+}
+
+void* ImportedBuffer::data() const noexcept {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver's type of addresses is a number
+    return empty() ? nullptr : reinterpret_cast<void*>(mapping_->data);
+}
+std::size_t ImportedBuffer::size() const noexcept { return empty() ? 0 : mapping_->size; }
+int ImportedBuffer::device_id() const noexcept {
+    return empty() ? -1 : mapping_->device.ordinal();
+}
+
+}  // namespace cistern
