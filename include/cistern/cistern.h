@@ -230,6 +230,16 @@ CISTERN_API void* cistern_cuda_malloc(ptrdiff_t bytes, int device, void* stream)
 CISTERN_API void cistern_cuda_free(void* data, ptrdiff_t bytes, int device, void* stream);
 CISTERN_API void cistern_cuda_used_on(void* data, void* stream);
 
+/* Device memory between processes, over a connected Unix-domain socket (cistern/ipc.hpp tells the rules).
+ * Keep the buffer lent while others use its bytes; the streams of two processes are not ordered.
+ * cistern_open_shared receives what cistern_share sent in another process and maps it: returns the bytes,
+ * null on error. `device`, unless null, receives the device's number in this process. The bytes stay,
+ * whatever becomes of the process that sent them, until cistern_close_shared, which waits for the device's
+ * work; null is nothing to do. */
+CISTERN_API cistern_status cistern_share(cistern_buffer buffer, int socket);
+CISTERN_API void* cistern_open_shared(int socket, size_t* bytes, int32_t* device);
+CISTERN_API cistern_status cistern_close_shared(void* data);
+
 /* --- Keyed pools -------------------------------------------------------------------------------- */
 
 enum { /* cistern_keyed_options.same_key: what a second thread that asks for a key gets */

@@ -51,15 +51,15 @@ struct SharedBuffer {
         FileDescriptor file;
         std::size_t bytes = 0;  // of the handle
     };
-    std::vector<Part> parts;                  // in the order of addresses
-    std::size_t offset = 0;                   // of the bytes in the first part
-    std::size_t size = 0;                     // of the bytes
+    std::vector<Part> parts;                 // in the order of addresses
+    std::size_t offset = 0;                  // of the bytes in the first part
+    std::size_t size = 0;                    // of the bytes
     std::array<unsigned char, 16> device{};  // its UUID: numbers differ between processes
 };
 
-/// Exports a buffer that a pool on Memory::device() has lent. Throws InvalidArgument for an empty buffer, for
-/// another memory, and for bytes without handles (whole blocks: fits other than Elastic, devices that refuse
-/// to map); Unavailable if the device exports nothing; DeviceError if the driver fails.
+/// Exports a buffer that a pool on Memory::device() has lent. Throws InvalidArgument for an empty buffer,
+/// another memory, and bytes without handles (adopted ones; all, where the device refuses to map);
+/// Unavailable if the device exports nothing; DeviceError if the driver fails.
 [[nodiscard]] SharedBuffer share(const Buffer& buffer);
 
 /// Send and receive over a connected Unix-domain socket, waiting as long as it takes unless the socket has a

@@ -6,17 +6,24 @@
     t = torch.from_dlpack(x)                            # __cuda_array_interface__ can use it
 
 One pool per device serves the whole process; its bytes return when the last array that uses them is gone.
+
+Another process can use the same bytes:
+
+    queue.put(cistern.cuda.share(x))                    # of multiprocessing, started by "spawn"
+    x = cistern.cuda.open(queue.get())                  # in the other process
 """
 
 import json
 import math
+import os
+from multiprocessing import reduction
 
 import numpy
 
 from . import _core
 from .errors import Unavailable
 
-__all__ = ["available", "empty", "DeviceArray", "stats", "explain", "trim"]
+__all__ = ["available", "empty", "DeviceArray", "share", "open", "SharedArray", "stats", "explain", "trim"]
 
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # of DLPack
 
@@ -88,6 +95,61 @@ def empty(shape, dtype="float64", *, device=0, stream=0):
         raise ValueError(f"an extent is negative: {shape}")
     nbytes = math.prod(shape) * dtype.itemsize
     return DeviceArray(_core.lend("device", device, max(nbytes, 1), stream), shape, dtype, stream)
+
+
+class SharedArray:
+    """An array's bytes on their way to another process. Pickle it there with multiprocessing: as an argument
+    of a process, or through a queue or a pipe; each pickle is for one process."""
+
+    __slots__ = ("_shared", "_array", "shape", "dtype")
+
+    def __init__(self, shared, shape, dtype, array=None):
+        self._shared = shared
+        self._array = array  # stays lent
+        self.shape = shape
+        self.dtype = dtype
+
+    def __reduce__(self):
+        shared = self._shared
+        parts = [(reduction.DupFd(file), nbytes) for file, nbytes in shared.parts]
+        return _arrive, (parts, shared.offset, shared.nbytes, shared.uuid, self.shape, self.dtype)
+
+    def __repr__(self):
+        return f"cistern.cuda.SharedArray(shape={self.shape}, dtype={self.dtype})"
+
+
+def _arrive(parts, offset, nbytes, uuid, shape, dtype):
+    files = []
+    try:
+        for file, _ in parts:
+            files.append(file.detach())
+    except BaseException:
+        for file in files:
+            os.close(file)
+        raise
+    sizes = [size for _, size in parts]
+    return SharedArray(_core.Shared(list(zip(files, sizes)), offset, nbytes, uuid), shape, dtype)
+
+
+def share(array):
+    """The bytes of an array, for another process to open().
+
+    Keep the array, or what this returns, while others use the bytes: afterwards they are lent again. Streams
+    of two processes are not ordered: synchronise before you send it.
+    """
+    if not isinstance(array, DeviceArray) or not isinstance(array._loan, _core.Loan):
+        raise TypeError(f"only what cistern.cuda.empty() made can be shared: {array!r}")
+    return SharedArray(array._loan.share(), array.shape, array.dtype, array)
+
+
+def open(shared, *, stream=0):
+    """The array that another process shared: the same bytes, which stay valid whatever becomes of it.
+
+    They are unmapped with the last array that uses them, once the device's work is done.
+    """
+    if not isinstance(shared, SharedArray):
+        raise TypeError(f"only what cistern.cuda.share() made can be opened: {shared!r}")
+    return DeviceArray(_core.Opened(shared._shared), shared.shape, shared.dtype, stream)
 
 
 def stats(device=0, memory="device"):

@@ -1,15 +1,18 @@
 #include "cuda.hpp"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 
 #include "cistern/cistern.h"
 #include "cistern/cistern.hpp"
+#include "cistern/ipc.hpp"
 #include "cistern/stream.hpp"
 #include "interop/open_lanes.hpp"
 
@@ -62,6 +65,7 @@ public:
     [[nodiscard]] int device() const { return device_; }
     void used_on(std::uintptr_t stream) { also_used_on(buffer_, pointer_of(stream)); }
     void release() { buffer_.release(); }
+    [[nodiscard]] SharedBuffer shared() const { return share(buffer_); }
 
 private:
     Buffer buffer_;
@@ -77,14 +81,79 @@ Loan* lend(const std::string& kind, int device, std::size_t bytes, nb::object st
                     device);
 }
 
-/// The loan as an object with __dlpack__, which keeps it.
+/// A loan, or what was opened, as an object with __dlpack__, which keeps it.
 nb::object as_dlpack(nb::object owner, const std::vector<std::size_t>& shape, int code, int bits) {
-    const Loan& loan = nb::cast<const Loan&>(owner);
     nb::ndarray<> array(
-        pointer_of(loan.address()), shape.size(), shape.data(), owner, nullptr,
+        pointer_of(nb::cast<std::uintptr_t>(owner.attr("ptr"))), shape.size(), shape.data(), owner,
+        nullptr,
         nb::dlpack::dtype{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1},
-        nb::device::cuda::value, loan.device());
+        nb::device::cuda::value, nb::cast<int>(owner.attr("device")));
     return nb::cast(array);
+}
+
+using Parts =
+    std::vector<std::pair<int, std::size_t>>;  // descriptors and how many bytes each names
+
+/// What share() made, in this process or another; the descriptors are its own from now on.
+void make_shared_buffer(SharedBuffer* self, const Parts& parts, std::size_t offset,
+                        std::size_t bytes, nb::bytes uuid) {
+    SharedBuffer shared;
+    for (const auto& [file, size] : parts) shared.parts.push_back({FileDescriptor(file), size});
+    shared.offset = offset;
+    shared.size = bytes;
+    if (uuid.size() != shared.device.size()) throw InvalidArgument("a UUID has 16 bytes");
+    std::copy_n(uuid.c_str(), shared.device.size(), shared.device.begin());
+    new (self) SharedBuffer(std::move(shared));
+}
+
+Parts parts_of(const SharedBuffer& shared) {
+    Parts parts;
+    for (const auto& part : shared.parts) parts.emplace_back(part.file.number(), part.bytes);
+    return parts;
+}
+
+nb::bytes uuid_of(const SharedBuffer& shared) {
+    return {reinterpret_cast<const char*>(shared.device.data()), shared.device.size()};
+}
+
+/// Shared bytes that Python holds; unmapped with the object.
+class Opened {
+public:
+    explicit Opened(const SharedBuffer& shared) : buffer_(shared) {}
+    Opened(const Opened&) = delete;
+    Opened& operator=(const Opened&) = delete;
+    ~Opened() {
+        const nb::gil_scoped_release free;  // it waits for the device
+        buffer_ = ImportedBuffer();
+    }
+
+    [[nodiscard]] std::uintptr_t address() const {
+        return reinterpret_cast<std::uintptr_t>(buffer_.data());
+    }
+    [[nodiscard]] std::size_t bytes() const { return buffer_.size(); }
+    [[nodiscard]] int device() const { return buffer_.device_id(); }
+    void used_on(std::uintptr_t) const {}
+
+private:
+    ImportedBuffer buffer_;
+};
+
+void add_sharing(nb::module_& module) {
+    nb::class_<SharedBuffer>(module, "Shared", "Device memory for other processes.")
+        .def("__init__", &make_shared_buffer, nb::arg("parts"), nb::arg("offset"),
+             nb::arg("nbytes"), nb::arg("uuid"))
+        .def_prop_ro("parts", &parts_of)
+        .def_ro("offset", &SharedBuffer::offset)
+        .def_ro("nbytes", &SharedBuffer::size)
+        .def_prop_ro("uuid", &uuid_of);
+    nb::class_<Opened>(module, "Opened", "Device memory of another process.")
+        .def(nb::init<const SharedBuffer&>(), nb::arg("shared"),
+             nb::call_guard<nb::gil_scoped_release>())
+        .def_prop_ro("ptr", &Opened::address)
+        .def_prop_ro("nbytes", &Opened::bytes)
+        .def_prop_ro("device", &Opened::device)
+        .def("also_used_on", &Opened::used_on, nb::arg("stream"),
+             "Nothing to do: its end waits for all streams.");
 }
 
 }  // namespace
@@ -96,7 +165,10 @@ void add_cuda(nb::module_& module) {
         .def_prop_ro("device", &Loan::device)
         .def("also_used_on", &Loan::used_on, nb::arg("stream"),
              "Say that work on this stream uses the bytes too.")
+        .def("share", &Loan::shared, nb::call_guard<nb::gil_scoped_release>(),
+             "The bytes for other processes.")
         .def("release", &Loan::release, nb::call_guard<nb::gil_scoped_release>());
+    add_sharing(module);
     module.def("cuda_available", &cuda_available);
     module.def("lend", &lend, nb::arg("kind"), nb::arg("device"), nb::arg("nbytes"),
                nb::arg("stream").none() = nb::none(),

@@ -1,5 +1,9 @@
 """CUDA memory from Python. Needs a device; the hooks need PyTorch, CuPy and Numba, each its own."""
 
+import ctypes
+import gc
+import multiprocessing
+import os
 import subprocess
 import sys
 import textwrap
@@ -67,6 +71,126 @@ def test_bytes_return_with_the_last_user():
     assert cistern.cuda.stats()["lent_buffers"]["now"] == before + 1
     del tensor
     assert cistern.cuda.stats()["lent_buffers"]["now"] == before
+
+
+def copy(to, source, nbytes):
+    """Copies between host and device with the driver itself, and waits for it."""
+    driver = ctypes.CDLL(os.environ.get("CISTERN_CUDA_DRIVER", "libcuda.so.1"))
+    context = ctypes.c_void_p()
+    assert driver.cuInit(0) == 0
+    assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert driver.cuCtxPushCurrent_v2(context) == 0
+    address, size = ctypes.c_uint64, ctypes.c_size_t
+    assert driver.cuMemcpy(address(to), address(source), size(nbytes)) == 0
+    assert driver.cuCtxSynchronize() == 0
+    assert driver.cuCtxPopCurrent_v2(ctypes.byref(context)) == 0
+
+
+def read(array):
+    host = numpy.empty(array.shape, array.dtype)
+    copy(host.ctypes.data, array.ptr, array.nbytes)
+    return host
+
+
+def write(array, host):
+    copy(array.ptr, host.ctypes.data, array.nbytes)
+
+
+def add_one(shared, answers):
+    array = cistern.cuda.open(shared)
+    interface = array.__cuda_array_interface__
+    assert interface["shape"] == array.shape and interface["data"] == (array.ptr, False)
+    write(array, read(array) + 1)
+    answers.put((array.shape, str(array.dtype), array.device))
+
+
+def add_one_through(queue, answers):
+    add_one(queue.get(timeout=60), answers)
+
+
+def lend(queue, done):
+    array = cistern.cuda.empty(300_000, "int32")
+    write(array, numpy.arange(300_000, dtype="int32"))
+    queue.put(cistern.cuda.share(array))
+    done.wait(60)  # the descriptors travel when they are asked for
+
+
+@needs_device
+@pytest.mark.parametrize("through", ["argument", "queue"])
+def test_another_process_uses_the_same_bytes(through):
+    context = multiprocessing.get_context("spawn")
+    array = cistern.cuda.empty((1000, 777), "float32")
+    numbers = numpy.arange(777_000, dtype="float32").reshape(1000, 777)
+    write(array, numbers)
+    shared = cistern.cuda.share(array)
+    answers = context.Queue()
+    if through == "argument":
+        child = context.Process(target=add_one, args=(shared, answers))
+        child.start()
+    else:
+        queue = context.Queue()
+        child = context.Process(target=add_one_through, args=(queue, answers))
+        child.start()
+        queue.put(shared)
+    assert answers.get(timeout=60) == ((1000, 777), "float32", 0)
+    child.join(60)
+    assert child.exitcode == 0
+    assert (read(array) == numbers + 1).all()
+
+
+@needs_device
+def test_bytes_outlive_the_process_that_lent_them():
+    context = multiprocessing.get_context("spawn")
+    queue, done = context.Queue(), context.Event()
+    child = context.Process(target=lend, args=(queue, done))
+    child.start()
+    shared = queue.get(timeout=60)
+    done.set()
+    child.join(60)
+    assert child.exitcode == 0
+    array = cistern.cuda.open(shared)
+    del shared
+    assert (read(array) == numpy.arange(300_000)).all()
+
+
+@needs_device
+def test_what_is_shared_stays_lent_and_what_is_opened_can_be_used():
+    before = cistern.cuda.stats()["lent_buffers"]["now"]
+    files = len(os.listdir("/proc/self/fd"))
+    array = cistern.cuda.empty(1000, "int64")
+    write(array, numpy.arange(1000))
+    shared = cistern.cuda.share(array)
+    del array
+    assert cistern.cuda.stats()["lent_buffers"]["now"] == before + 1
+    opened = cistern.cuda.open(shared)
+    opened.also_used_on(0)
+    assert opened.nbytes == 8000 and opened.__dlpack_device__() == (2, 0)
+    capsule = opened.__dlpack__()
+    with pytest.raises(TypeError, match="DeviceArray"):
+        cistern.cuda.share(opened)
+    assert (read(opened) == numpy.arange(1000)).all()
+    del opened, capsule, shared
+    gc.collect()
+    assert cistern.cuda.stats()["lent_buffers"]["now"] == before
+    assert len(os.listdir("/proc/self/fd")) == files
+
+
+@needs_device
+def test_what_cannot_be_shared_or_opened_is_named():
+    with pytest.raises(TypeError, match="array"):
+        cistern.cuda.share(numpy.zeros(3))
+    with pytest.raises(TypeError, match="3"):
+        cistern.cuda.open(3)
+    shared = cistern.cuda.share(cistern.cuda.empty(10))._shared
+    none = cistern.cuda._core.Shared([], shared.offset, shared.nbytes, shared.uuid)
+    with pytest.raises(cistern.InvalidArgument, match="no bytes"):
+        cistern.cuda._core.Opened(none)
+    with pytest.raises(cistern.InvalidArgument, match="UUID"):
+        cistern.cuda._core.Shared([], 0, 0, b"short")
+    parts = [(os.dup(file), nbytes) for file, nbytes in shared.parts]
+    elsewhere = cistern.cuda._core.Shared(parts, shared.offset, shared.nbytes, bytes(16))
+    with pytest.raises(cistern.Unavailable, match="GPU-00000000"):
+        cistern.cuda._core.Opened(elsewhere)
 
 
 @needs_device

@@ -121,7 +121,7 @@ class DeviceSource final : public MappedSource, public cuda::Streams, public Sha
 public:
     explicit DeviceSource(const DeviceContext& on) : Streams(on) {
         properties_.location.id = on.ordinal();
-        properties_.requested_handle_types = 
+        properties_.requested_handle_types =
             on.has(cuda::attribute_file_descriptors) ? cuda::handle_is_file : 0;
         std::size_t granularity = 0;
         const Entered entered(on);
@@ -244,15 +244,16 @@ public:
         SharedBuffer shared;
         shared.size = bytes;
         std::vector<Handle> handles;
-        segments_.for_each_touching(
-            begin, bytes, [&](const std::byte* at, std::size_t part, Handle handle) {
-                if (handles.empty()) shared.offset = static_cast<std::size_t>(begin - at);
-                handles.push_back(handle);
-                shared.parts.push_back({FileDescriptor(), part});
-            });
+        segments_.for_each_touching(begin, bytes,
+                                    [&](const std::byte* at, std::size_t part, Handle handle) {
+                                        if (handles.empty())
+                                            shared.offset = static_cast<std::size_t>(begin - at);
+                                        handles.push_back(handle);
+                                        shared.parts.push_back({FileDescriptor(), part});
+                                    });
         if (handles.empty()) {
-            throw InvalidArgument("a whole block of memory '" + name() +
-                                  "' cannot be shared: only pools with the fit Elastic map handles");
+            throw InvalidArgument("these bytes of memory '" + name() +
+                                  "' cannot be shared: they were adopted, and have no handles");
         }
         shared.device = device().uuid();
         const Entered entered(device());

@@ -1,11 +1,10 @@
-// Device memory that another process exported: its handles, mapped side by side.
+// Device memory between processes: handles that another one exported, mapped side by side.
 
 #include <unistd.h>
 
 #include <cstdint>
 #include <string>
 
-#include "base/size_class.hpp"
 #include "cistern/error.hpp"
 #include "memory/cuda_driver.hpp"
 #include "memory/shareable.hpp"
@@ -20,6 +19,16 @@ using cuda::Address, cuda::DeviceContext, cuda::Entered, cuda::Handle, cuda::Res
 
 FileDescriptor::~FileDescriptor() {
     if (number_ >= 0) close(number_);
+}
+
+SharedBuffer share_bytes(const Memory& memory, const void* data, std::size_t bytes) {
+    if (const auto* const source = dynamic_cast<const Shareable*>(memory.source().get())) {
+        return source->share(data, bytes);
+    }
+    const char* const why = memory.kind() == MemoryKind::device
+                                ? "nothing could be mapped here, so it has no handles"
+                                : "only device memory can";
+    throw InvalidArgument("memory '" + memory.name() + "' cannot be shared: " + why);
 }
 
 void check_shared(const SharedBuffer& shared) {
@@ -110,8 +119,6 @@ void* ImportedBuffer::data() const noexcept {
     return empty() ? nullptr : reinterpret_cast<void*>(mapping_->data);
 }
 std::size_t ImportedBuffer::size() const noexcept { return empty() ? 0 : mapping_->size; }
-int ImportedBuffer::device_id() const noexcept {
-    return empty() ? -1 : mapping_->device.ordinal();
-}
+int ImportedBuffer::device_id() const noexcept { return empty() ? -1 : mapping_->device.ordinal(); }
 
 }  // namespace cistern

@@ -18,6 +18,9 @@ public:
     [[nodiscard]] virtual SharedBuffer share(const void* data, std::size_t bytes) const = 0;
 };
 
+/// The same for any memory; throws InvalidArgument for those whose bytes have no handles.
+[[nodiscard]] SharedBuffer share_bytes(const Memory& memory, const void* data, std::size_t bytes);
+
 /// Throws InvalidArgument unless the parts, the offset and the size can belong together.
 void check_shared(const SharedBuffer& shared);
 

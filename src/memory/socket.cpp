@@ -78,9 +78,8 @@ void send_all(int socket, std::span<const std::byte> bytes, std::span<const int>
             head->cmsg_len = CMSG_LEN(files.size_bytes());
             std::memcpy(CMSG_DATA(head), files.data(), files.size_bytes());
         }
-        const std::size_t sent = persist("cannot send a shared buffer", socket, POLLOUT, [&] {
-            return sendmsg(socket, &message, MSG_NOSIGNAL);
-        });
+        const std::size_t sent = persist("cannot send a shared buffer", socket, POLLOUT,
+                                         [&] { return sendmsg(socket, &message, MSG_NOSIGNAL); });
         bytes = bytes.subspan(sent);
         files = {};  // they went with the first byte
     }

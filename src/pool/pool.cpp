@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "cistern/ipc.hpp"
+#include "memory/shareable.hpp"
 #include "pool/core.hpp"
 #include "pool/options.hpp"
 
@@ -96,6 +98,11 @@ Memory Pool::memory() const { return core_of(*core_).memory(); }
 Memory Buffer::memory() const {
     if (empty()) throw InvalidArgument("an empty buffer has no memory");
     return block_of(*block_).core->memory();
+}
+
+SharedBuffer share(const Buffer& buffer) {
+    if (buffer.empty()) throw InvalidArgument("an empty buffer cannot be shared");
+    return share_bytes(buffer.memory(), buffer.data(), buffer.size());
 }
 
 Pool& default_pool() { return default_pool(MemoryKind::host); }

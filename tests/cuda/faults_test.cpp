@@ -210,6 +210,10 @@ TEST_F(Faults, NoCallIsMadeWhileALockIsHeld) {
             StreamPool ordered = pool.on(second);
             const Buffer two = ordered.acquire(50 * some);
             EXPECT_TRUE(ordered.try_acquire(40 * some).empty());
+            if (memory.kind() == MemoryKind::device) {
+                const ImportedBuffer twice{share(two)};
+                EXPECT_EQ(twice.size(), two.size());
+            }
         }
         EXPECT_EQ(driver.begin_capture(first, capture_global), 0);
         { const Buffer captured = pool.on(first).acquire(some); }

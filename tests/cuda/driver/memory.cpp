@@ -387,8 +387,9 @@ STAND_IN_EXPORT Result cuMemCreate(Handle* handle, std::size_t bytes,
             stop("the system has no file for a handle");
         }
         *handle = ++books().next_handle;
-        books().handles[*handle] =
-            std::make_shared<Physical>(Physical{file, bytes, location.id, status.st_ino, properties->requested_handle_types == handle_is_file});
+        books().handles[*handle] = std::make_shared<Physical>(
+            Physical{file, bytes, location.id, status.st_ino,
+                     properties->requested_handle_types == handle_is_file});
         return success;
     });
 }
