@@ -47,6 +47,11 @@ private:
 /// Bytes of a device as they travel between processes: whole physical handles, and where in them the bytes
 /// lie. Move-only, since it owns descriptors; it does not keep the buffer lent.
 struct SharedBuffer {
+    SharedBuffer() = default;
+    SharedBuffer(SharedBuffer&&) noexcept = default;
+    SharedBuffer& operator=(SharedBuffer&&) noexcept = default;
+    ~SharedBuffer() = default;
+
     struct Part {
         FileDescriptor file;
         std::size_t bytes = 0;  // of the handle

@@ -45,7 +45,44 @@ class Loan:
     def also_used_on(self, stream: int) -> None:
         """Say that work on this stream uses the bytes too."""
 
+    def share(self) -> Shared:
+        """The bytes for other processes."""
+
     def release(self) -> None: ...
+
+class Shared:
+    """Device memory for other processes."""
+
+    def __init__(self, parts: Sequence[tuple[int, int]], offset: int, nbytes: int, uuid: bytes) -> None: ...
+
+    @property
+    def parts(self) -> list[tuple[int, int]]: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def uuid(self) -> bytes: ...
+
+class Opened:
+    """Device memory of another process."""
+
+    def __init__(self, shared: Shared) -> None: ...
+
+    @property
+    def ptr(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def device(self) -> int: ...
+
+    def also_used_on(self, stream: int) -> None:
+        """Nothing to do: its end waits for all streams."""
 
 def cuda_available() -> bool: ...
 

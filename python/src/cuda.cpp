@@ -113,7 +113,7 @@ Parts parts_of(const SharedBuffer& shared) {
 }
 
 nb::bytes uuid_of(const SharedBuffer& shared) {
-    return {reinterpret_cast<const char*>(shared.device.data()), shared.device.size()};
+    return nb::bytes(shared.device.data(), shared.device.size());
 }
 
 /// Shared bytes that Python holds; unmapped with the object.

@@ -13,6 +13,11 @@
 namespace cistern::test {
 namespace {
 
+static_assert(!std::is_copy_constructible_v<SharedBuffer> &&
+              std::is_nothrow_move_constructible_v<SharedBuffer> &&
+              !std::is_copy_constructible_v<ImportedBuffer> &&
+              std::is_nothrow_move_constructible_v<ImportedBuffer>);
+
 /// Another process and a socket to it.
 class Peer {
 public:

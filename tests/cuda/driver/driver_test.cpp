@@ -1,7 +1,10 @@
 // Devices, contexts, memory and faults. Everything else rests on the stand-in, so it is tested first.
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <set>
 
 #include "fixture.hpp"
 
@@ -182,6 +185,38 @@ TEST_F(Virtual, AFileDescriptorNamesTheSameBytes) {
     EXPECT_EQ(driver.release(handle), 0);
     EXPECT_EQ(driver.release(imported), 0);
     EXPECT_EQ(free_bytes(), before);
+}
+
+TEST_F(Virtual, ExportsOnlyWhatWasMadeForIt) {
+    properties.requested_handle_types = 0;
+    const Handle handle = make_handle(step);
+    int file = -1;
+    EXPECT_NE(driver.export_handle(&file, handle, handle_is_file, 0), 0);
+    EXPECT_EQ(driver.release(handle), 0);
+}
+
+TEST_F(Virtual, ImportsNoOtherFile) {
+    const int other = open("/dev/null", O_RDWR | O_CLOEXEC);
+    Handle handle = 0;
+    EXPECT_NE(driver.import_handle(&handle, reinterpret_cast<void*>(std::intptr_t{other}),
+                                   handle_is_file),
+              0);
+    close(other);
+}
+
+TEST_F(DriverTest, EachDeviceHasAUuid) {
+    int count = 0;
+    ASSERT_EQ(driver.device_count(&count), 0);
+    std::set<Uuid> seen;
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+        Device device = 0;
+        Uuid uuid{}, again{};
+        ASSERT_EQ(driver.device(&device, ordinal), 0);
+        EXPECT_EQ(driver.device_uuid(&uuid, device), 0);
+        EXPECT_EQ(driver.device_uuid(&again, device), 0);
+        EXPECT_EQ(uuid, again);
+        EXPECT_TRUE(seen.insert(uuid).second) << ordinal;
+    }
 }
 
 /// Four pages of host memory and as many on the device.
