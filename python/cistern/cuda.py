@@ -99,7 +99,8 @@ def empty(shape, dtype="float64", *, device=0, stream=0):
 
 class SharedArray:
     """An array's bytes on their way to another process. Pickle it there with multiprocessing: as an argument
-    of a process, or through a queue or a pipe; each pickle is for one process."""
+    of a process, or through a queue or a pipe. Each pickle is for one process, and the one that shares has to
+    live until it has arrived."""
 
     __slots__ = ("_shared", "_array", "shape", "dtype")
 
