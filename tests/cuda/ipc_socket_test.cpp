@@ -257,8 +257,10 @@ TEST_F(Garbage, WithoutHostMemoryNothingIsLost) {
                 failed = true;
             }
         }
-        if (!failed) break;
-        ASSERT_LT(nth, 1000u);
+        if (!failed) {
+            EXPECT_GT(nth, 5u) << "it allocates, and each time may fail";
+            break;
+        }
     }
 }
 

@@ -141,9 +141,23 @@ TEST_F(Ipc, ManyHandlesTravelInSeveralMessages) {
         }
     }
     const Buffer buffer = pool.acquire(count * 2_MiB);
-    const SharedBuffer shared = share(buffer);
-    EXPECT_EQ(shared.parts.size(), count);
-    expect_shared(buffer);
+    const auto [ours, theirs] = socket_pair();
+    send(share(buffer), theirs.number());
+    const SharedBuffer came = receive(ours.number());
+    EXPECT_EQ(came.parts.size(), count);
+
+    const ImportedBuffer mine{came};
+
+    const auto handle_of = [](void* data, std::size_t i) {
+        return static_cast<std::byte*>(data) + i * 2_MiB;
+    };
+    for (std::size_t i = 0; i < count; ++i) {
+        write(handle_of(buffer.data(), i), {static_cast<unsigned char>(i), i == 256});
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::vector<unsigned char> right{static_cast<unsigned char>(i), i == 256};
+        EXPECT_EQ(read(handle_of(mine.data(), i), 2), right) << i;
+    }
 }
 
 TEST_F(Ipc, BytesOutliveTheProcessThatLentThem) {

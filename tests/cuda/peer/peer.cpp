@@ -4,7 +4,6 @@
 //     cistern_cuda_peer lend BYTES VALUE   sends a buffer full of VALUE, and exits
 //     cistern_cuda_peer name               receives a buffer; answers the number of its device here, or the
 //                                          text of the error
-//     cistern_cuda_peer hang_up            exits
 
 #include <unistd.h>
 
@@ -78,6 +77,5 @@ int main(int count, char** arguments) {
         return lend(std::stoull(arguments[2]),
                     static_cast<unsigned char>(std::stoul(arguments[3])));
     }
-    if (command == "name") return name();
-    return command == "hang_up" ? 0 : 2;
+    return command == "name" ? name() : 2;
 }
