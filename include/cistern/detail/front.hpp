@@ -170,18 +170,18 @@ static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in
 [[gnu::always_inline]] inline Loan take(CoreFront& core, std::size_t bytes, std::size_t type = 0,
                                         bool may_fail = false) {
     Magazine* const magazine = enter(core.slot);
-    if (magazine != nullptr && magazine->hand_bytes.now() == bytes && bytes != 0) {
+    if (magazine == nullptr || bytes == 0) [[unlikely]]
+        return {take_slow(core, bytes, type, may_fail),
+                rack_of_last((bytes - 1) | core.grain_mask)};
+    if (magazine->hand_bytes.now() == bytes) [[likely]] {
         BlockFront* const block = magazine->hand;
-        const std::size_t rack = magazine->hand_rack;
         magazine->hand_bytes.set(0);
         magazine->hits.add(1);
         leave();
-        return {block, rack, mark_of_hand};
+        return {block, magazine->hand_rack, mark_of_hand};
     }
     const std::size_t last = (bytes - 1) | core.grain_mask;
     const std::size_t rack = rack_of_last(last);
-    if (magazine == nullptr) [[unlikely]]
-        return {take_slow(core, bytes, type, may_fail), rack};
     BlockFront*& top = magazine->rack_at(rack).top;
     BlockFront* const block = top;
     if (block->bytes <= last) [[unlikely]]
@@ -209,7 +209,7 @@ static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in
     if (magazine == nullptr) [[unlikely]]
         return give_slow(block, generation);
     const std::uint64_t now = block.generation;
-    if (magazine->hand == &block) {
+    if (magazine->hand == &block) [[likely]] {
         if ((static_cast<std::uint32_t>(now) ^ mark_of_hand) != generation) [[unlikely]]
             return give_slow(block, generation);
         block.generation = now + 1;
