@@ -105,13 +105,16 @@ private:
     std::atomic<std::uint64_t> value_{0};
 };
 
+// The order matters: a processor takes a load for one of bytes just stored if their addresses agree in the
+// lower 12 bits. What a pair from the hand touches lies in the second half of a line here, and in the first
+// half of one in a block, so that the two never agree.
 struct alignas(128) Magazine {
+    Count taken, given;     // Loads, of all blocks ever
+    Count asked, returned;  // bytes that users asked for, and gave back
     Count hits;
     Count hand_bytes;            // what the block in the hand serves, while it is there; else 0
     BlockFront* hand = nullptr;  // there, or lent from there
     std::size_t hand_rack = 0;   // where it belongs
-    Count taken, given;          // Loads, of all blocks ever
-    Count asked, returned;       // bytes that users asked for, and gave back
     // Adding what is in the magazine to `above` sets a sign where it exceeds what this thread is
     // allowed or would be a new peak of idle; taking it from `below` does where it would be a new
     // peak of lent. Then the slow path looks.
