@@ -110,7 +110,9 @@ void give_to(Pool& pool, Vector<T>&& vector) {
     const std::size_t size = vector.size(), capacity = vector.capacity();
     const auto kept = std::make_shared<Buffer>(vector.take_buffer());
     const std::size_t grain = pool.options().alignment;
-    const std::size_t bytes = kept->capacity() / grain * grain;
+    // What was asked for, as the pool counts it: the block may be a little longer.
+    const std::size_t whole = (kept->size() + grain - 1) / grain * grain;
+    const std::size_t bytes = whole <= kept->capacity() ? whole : whole - grain;
     if (bytes == 0) return;
     try {
         pool.adopt(kept->data(), bytes, [kept](void*) { kept->release(); });

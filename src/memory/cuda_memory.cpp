@@ -191,8 +191,8 @@ public:
     bool map(void* data, std::size_t bytes) override {
         const Entered entered(device());
         auto* const begin = static_cast<std::byte*>(data);
-        const std::size_t handle_bytes =
-            std::clamp(round_up(bytes / handles_per_growth, unit), unit, largest_handle);
+        const std::size_t handle_bytes = std::clamp(round_up(bytes / handles_per_growth, page_),
+                                                    page_, std::max(page_, largest_handle));
         std::size_t done = 0;
         Result result = cuda::success;
         Handle handle = 0;

@@ -56,10 +56,11 @@ std::size_t persist(const char* what, int socket, short events, Transfer transfe
     }
 }
 
-/// Room for the descriptors that come with one message, aligned as the system wants it.
+/// Room for the descriptors that come with one message, and for the sender's identity if the socket asks for
+/// it, aligned as the system wants it.
 union Control {
     cmsghdr head;
-    std::array<char, CMSG_SPACE(253 * sizeof(int))> room;
+    std::array<char, CMSG_SPACE(253 * sizeof(int)) + CMSG_SPACE(sizeof(ucred))> room;
 };
 
 void send_all(int socket, std::span<const std::byte> bytes, std::span<const int> files) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -30,8 +31,9 @@ constexpr std::size_t largest_to_save = 4 << 20;
 // For a large block, what this thread released is joined first: fewer, larger holes.
 constexpr std::size_t join_from = 1 << 20;
 
-// Arrays that begin at the same place in a page want the same few lines of every cache. So large blocks end a few
-// lines into a page, and the next one begins there; not where a limit counts bytes or users want more alignment.
+// Arrays that begin at the same place in a page want the same few lines of every cache. So large blocks are
+// carved a few lines longer, and the next one begins there; not where a limit counts bytes or users want
+// more alignment.
 constexpr std::size_t shift_of_next = 5 * smallest_grain;
 constexpr std::size_t shifts_from = 1 << 20;
 
@@ -45,11 +47,6 @@ std::uint64_t next_serial() noexcept {
 
 bool is_elastic(const Fit& fit) noexcept { return std::holds_alternative<Elastic>(fit); }
 
-bool counts_bytes(const PoolOptions& options) noexcept {
-    return options.max_bytes != no_limit || options.max_buffer_bytes != no_limit ||
-           options.max_idle_bytes != default_max_idle_bytes();
-}
-
 }  // namespace
 
 Core::Core(Memory memory, PoolOptions options)
@@ -60,8 +57,8 @@ Core::Core(Memory memory, PoolOptions options)
               dynamic_cast<SparseSource*>(memory_.source().get()) != nullptr),
       marks_(memory_is_watched() && memory_.host_accessible()),
       streams_(dynamic_cast<StreamOrder*>(memory_.source().get())),
-      shifts_(splits_ && memory_.host_accessible() && streams_ == nullptr &&
-              options_.alignment <= smallest_grain && !counts_bytes(options_)),
+      usual_max_idle_(std::getenv("CISTERN_MAX_IDLE_BYTES") == nullptr ? default_max_idle_bytes()
+                                                                       : 0),
       store_(*this),
       shelf_(options_.fit) {
     check_options(options_);
@@ -145,9 +142,16 @@ std::size_t Core::block_bytes(std::size_t bytes) const {
     if (!rounds) return bytes;
     // Scarce and mapped in segments: a large block has what it needs and no more.
     const bool exact = splits_ && streams_ != nullptr && bytes >= join_from;
-    if (exact) return round_up(bytes, options_.alignment);
-    const std::size_t shift = shifts_ && bytes >= shifts_from ? shift_of_next : 0;
-    return block_bytes_for(bytes, options_.alignment) + shift;
+    return exact ? round_up(bytes, options_.alignment) : block_bytes_for(bytes, options_.alignment);
+}
+
+/// Returns how many bytes to carve for a block of `size` bytes.
+std::size_t Core::carved(std::size_t size) const noexcept {
+    const bool counts = options_.max_bytes != no_limit || options_.max_buffer_bytes != no_limit ||
+                        options_.max_idle_bytes != usual_max_idle_;
+    const bool shifts = splits_ && streams_ == nullptr && memory_.host_accessible() && !counts &&
+                        options_.alignment == smallest_grain && size >= shifts_from;
+    return shifts ? size + shift_of_next : size;
 }
 
 /// Climbs the ladder for `bytes` more bytes: own idle bytes, those of other pools on the memory, what
@@ -236,7 +240,7 @@ Block* Core::take_kept(Lane& lane, std::size_t size, std::size_t type, Search se
     Block* block = lane.set_aside.empty() || splits_ ? nullptr : take_set_aside(lane, size, type);
     if (block == nullptr && shelf_.count() != 0) block = shelf_.take(size, type);
     if (block == nullptr && splits_) {
-        block = arena_->take_idle(lane, size, search);
+        block = arena_->take_idle(lane, carved(size), search);
         Lane& free = settled();
         if (block == nullptr && &free != &lane) block = arena_->take_idle(free, size, search);
         if (block != nullptr) block->holes = &lane;
@@ -300,7 +304,7 @@ Arena::Taken Core::fetch(Lane& lane, std::size_t size, std::size_t room, Lock& l
     const bool maps = arena_ && arena_->mapped() != nullptr;
     const Arena::Taken taken = !splits_ ? take_whole(lane, size, room, lock)
                                : maps   ? map_more(lane, size, room, 0, lock)
-                                        : arena_->take_new(lane, size, room, moving(size));
+                                        : arena_->take_new(lane, carved(size), room, moving(size));
     if (taken.outcome == Arena::Outcome::done && !maps) held_ += taken.new_bytes;
     held_peak_ = std::max(held_peak_, held_);
     return taken;
@@ -506,9 +510,9 @@ BlockFront* take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool
             BlockFront* const block = next();
             if (rack.top == &no_block && rack.rest != &no_block) rack.top = next();
             block->asked = bytes;
-            magazine->hits.add(1);
             magazine->asked.add(bytes);
             magazine->taken.add(block->load);
+            magazine->hits.set_after_others(magazine->hits.now() + 1);
             const Load peak = magazine->below - magazine->inside();
             if ((peak & load_signs) != 0) note_peak(core);
             leave();

@@ -6,7 +6,8 @@
 //   held_                = bytes out + arena idle + shelf idle
 //   blocks_out_          = blocks lent + in magazines + in the depot
 //   central_idle()       = arena idle + shelf idle + depot, the idle bytes in nobody's magazine
-//   central_idle() + allowances_ <= max_idle_bytes, where a magazine never exceeds its allowance
+//   central_idle() + allowances_ <= max_idle_bytes, where a magazine, with the block of its hand, lent or
+//                          not, never exceeds its allowance
 //   held_ <= max_bytes
 // So every snapshot satisfies every limit, whatever the owners of magazines do meanwhile.
 // Calls to user code (callbacks, deleters of adopted bytes) and to the CUDA driver are made with no lock
@@ -56,7 +57,8 @@ struct Lane : detail::CoreFront, Holes {
     StreamInfo stream;
     void* event = nullptr;  // null: bytes of this lane are in nobody's use
     bool open = false;      // somebody may still give the stream work, and vouches that it exists
-    bool parks = false;     // the host is next: its blocks wait until the stream is done
+    bool closing = false;  // nobody does any more, and the event does not say yet what it was given
+    bool parks = false;    // the host is next: its blocks wait until the stream is done
     std::uint32_t handles = 0;
     std::uint32_t busy = 0;  // threads that use event or stream with the lock free
 
@@ -188,6 +190,7 @@ private:
     void lend(Block& block, std::size_t bytes) noexcept;
     [[noreturn]] void throw_out_of_memory(std::size_t bytes, Shortage shortage);
     [[nodiscard]] std::size_t block_bytes(std::size_t bytes) const;
+    [[nodiscard]] std::size_t carved(std::size_t size) const noexcept;
     [[nodiscard]] std::size_t class_for(std::size_t bytes) const noexcept {
         return detail::class_of_last((bytes - 1) | main_.grain_mask);
     }
@@ -202,7 +205,7 @@ private:
     [[nodiscard]] const StreamOrder& order_of_streams() const;
     [[nodiscard]] Lane& settled() noexcept { return settled_ ? *settled_ : main_; }
     void close(Lane& lane) noexcept;
-    void shut(Lane& lane, Lock& lock) noexcept;
+    void shut(Lane& lane, bool lost, Lock& lock) noexcept;
     void keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& handle);
     void graph_gone(Lane& lane) noexcept;
     Block* take_set_aside(Lane& lane, std::size_t size, std::size_t type) noexcept;
@@ -290,10 +293,10 @@ private:
     const std::uint64_t serial_;
     const Memory memory_;
     PoolOptions options_;
-    const bool splits_;           // Elastic on a memory with ranges
-    const bool marks_;            // a tool watches this memory
-    StreamOrder* const streams_;  // null where streams mean nothing
-    const bool shifts_;           // large blocks begin at different places in their pages
+    const bool splits_;                 // Elastic on a memory with ranges
+    const bool marks_;                  // a tool watches this memory
+    StreamOrder* const streams_;        // null where streams mean nothing
+    const std::size_t usual_max_idle_;  // of a pool whose user has not said; 0: the environment has
     mutable ShortLock lock_;
     Lane main_{*this};  // what the pool itself lends by
     std::unique_ptr<Lane>

@@ -254,8 +254,8 @@ void Core::into_hand(ThreadMagazine& magazine, Block& block) noexcept {
 void Core::empty_hand(ThreadMagazine& magazine) noexcept {
     if (magazine.hand == nullptr) return;
     Block& block = block_of(*std::exchange(magazine.hand, nullptr));
-    magazine.above = detail::load_signs - 1;  // its owner's next release comes by
-    if (!magazine.holds()) return;  // it is lent
+    magazine.above = detail::load_signs - 1;  // until note_peaks() says more
+    if (!magazine.holds()) return;            // it is lent
     magazine.hand_bytes.set(0);
     push(magazine.rack_at(magazine.hand_rack), block);
     magazine.given.add(block.load);
@@ -269,7 +269,9 @@ void Core::out_of_any_hand(const Block& block) noexcept {
         if (m->hand != &block) continue;
         if (m->owner == &thread_front) return empty_hand(*m);
         const Seizure seizure(*this);
-        return empty_hand(*m);
+        empty_hand(*m);
+        note_peaks(m);  // so that its owner's next release need not come by
+        return;
     }
 }
 

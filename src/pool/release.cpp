@@ -15,7 +15,7 @@ namespace cistern {
 namespace {
 
 /// Whether a handle is of an earlier loan; it keeps the lower half of the generation, marked if the block was
-/// lent from a hand.
+/// lent from a hand. So a handle that was copied byte by byte looks right again after 2^31 loans.
 bool is_stale(const Block& block, std::uint32_t generation) noexcept {
     const auto now = static_cast<std::uint32_t>(block.generation);
     return now != generation && (now ^ detail::mark_of_hand) != generation;

@@ -65,18 +65,16 @@ Totals Core::totals() const noexcept {
     }
     std::uint64_t asked = asked_;
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-        const detail::Load inside = m->inside();
+        detail::Load inside = m->inside();
         // A block taken between the two reads makes a small number negative: huge.
-        if ((inside & detail::load_signs) == 0) {
-            sum.magazine_bytes += std::min<std::uint64_t>(detail::bytes_of(inside), m->allowance);
-            sum.idle_buffers += detail::blocks_of(inside);
-        }
+        if ((inside & detail::load_signs) != 0) inside = 0;
         asked += m->asked.now() - m->returned.now();
         if (const std::uint64_t in_hand = m->hand_bytes.now(); in_hand != 0) {
-            sum.magazine_bytes += m->hand->bytes;
-            ++sum.idle_buffers;
+            inside += m->hand->load;
             asked -= in_hand;
         }
+        sum.magazine_bytes += std::min<std::uint64_t>(detail::bytes_of(inside), m->allowance);
+        sum.idle_buffers += detail::blocks_of(inside);
     }
     const std::uint64_t aside = depot_blocks_ + parked_blocks_;
     sum.idle_buffers += aside;

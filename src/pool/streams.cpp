@@ -124,7 +124,7 @@ std::shared_ptr<detail::CoreFront> Core::on(void* stream,
     lane->open = true;
     if (lost != nullptr) {
         lost->stream.fleeting = true;  // so that nobody asks the stream itself
-        shut(*lost, lock);
+        shut(*lost, true, lock);
     }
     if (is_new && lane->captured()) ++lane->handles;  // the graph's
     lock.unlock();
@@ -154,7 +154,7 @@ void Core::keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& 
 void Core::close(Lane& lane) noexcept {
     Lock lock(lock_);
     if (--lane.handles != 0 || &lane == &main_) return;
-    shut(lane, lock);
+    shut(lane, false, lock);
     finish(lock);
 }
 
@@ -204,13 +204,10 @@ void Core::record(Lane& lane) const noexcept {
     }
 }
 
-/// From here on nobody calls the lane's stream.
-void Core::shut(Lane& lane, Lock& lock) noexcept {
-    if (lane.open && !lane.captured()) {
-        const Busy busy(lane);
-        unlocked(lock, [&] { record(lane); });
-    }
-    if (lane.handles != 0 && !lane.stream.fleeting) return;  // somebody has opened it again
+/// From here on nobody calls the lane's stream. `lost`: it is destroyed, whoever has opened the lane. First the
+/// magazines go, so that what is released from now on takes the lock and sees that the lane is closed; then
+/// the event is recorded, and covers all that was released before.
+void Core::shut(Lane& lane, bool lost, Lock& lock) noexcept {
     {
         const Seizure seizure(*this);
         for (ThreadMagazine* m = magazines_.first(); m != nullptr;) {
@@ -220,6 +217,16 @@ void Core::shut(Lane& lane, Lock& lock) noexcept {
         }
     }
     flush_depot();
+    if (lane.open && !lane.captured()) {
+        lane.open = false;
+        lane.closing = true;
+        {
+            const Busy busy(lane);
+            unlocked(lock, [&] { record(lane); });
+        }
+        lane.closing = false;
+    }
+    if (lane.handles != 0 && !lost) return;  // somebody has opened it again
     if (!lane.captured()) lane.open = false;
     while (lane.busy != 0) unlocked(lock, [] { sched_yield(); });
     if (can_go(lane)) remove_lane(lane, lock);
@@ -279,9 +286,9 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
     if (!from.ordered() || &from == &to) return true;
     if (from.captured() && from.open) return false;
     const Busy busy_from(from), busy_to(to);
-    const bool open = from.open;
+    const bool open = from.open, closing = from.closing;
     return unlocked(lock, [&] {
-        if (open && from.stream.fleeting) {
+        if (closing || (open && from.stream.fleeting)) {
             streams_->record_all(from.event);
         } else if (open && !streams_->record(from.event, from.stream)) {
             return false;
@@ -371,9 +378,13 @@ bool Core::gather(Lane& lane, Lock& lock) {
 void Core::wait_on_host(Lane& lane, Lock& lock) noexcept {
     if (!lane.ordered()) return;
     const Busy busy(lane);
-    const bool open = lane.open;
+    const bool open = lane.open, closing = lane.closing;
     unlocked(lock, [&] {
-        if (open) record(lane);
+        if (closing) {
+            streams_->wait_for_all();
+        } else if (open) {
+            record(lane);
+        }
         streams_->wait_on_host(lane.event);
     });
 }

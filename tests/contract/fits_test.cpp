@@ -1,5 +1,7 @@
 // What tells the fits apart: which idle bytes may serve which request.
 
+#include <cstddef>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -80,6 +82,35 @@ TEST(LargeArrays, BeginAtDifferentPlacesInTheirPages) {
     // Where bytes are counted or alignment is asked for, a block has what was asked and no more.
     EXPECT_EQ(places(Pool{Memory::host(), {.max_bytes = 32_MiB, .max_idle_bytes = 32_MiB}}), 1u);
     EXPECT_EQ(places(Pool{Memory::host(), {.alignment = page}}), 1u);
+}
+
+TEST(LargeArrays, HaveWhatWasAskedOnceALimitCountsBytes) {
+    Pool pool;
+    pool.set_limits({.max_bytes = 4_MiB, .max_idle_bytes = 4_MiB});
+    EXPECT_NO_THROW((void)pool.acquire(4_MiB));
+    pool.trim();
+    pool.set_limits({.max_buffer_bytes = 1_MiB});
+    pool.acquire(1_MiB).release();
+    EXPECT_EQ(pool.stats().evictions, 0u);
+    EXPECT_EQ(pool.stats().idle_bytes.now, 1_MiB);
+}
+
+TEST(LargeArrays, AreServedFromAdoptedBytesOfTheirSize) {
+    const auto bytes = std::make_unique<std::byte[]>(2_MiB);
+    void* begin = bytes.get();
+    std::size_t room = 2_MiB;
+    ASSERT_NE(std::align(64, 1_MiB, begin, room), nullptr);
+    Pool pool;
+    pool.adopt(begin, 1_MiB, [](void*) {});
+    EXPECT_EQ(pool.acquire(1_MiB).data(), begin);
+    EXPECT_EQ(pool.stats().hits, 1u);
+}
+
+TEST(LargeArrays, OfAVectorCanBeGivenToAPoolOfTheirSize) {
+    Pool pool, fixed{Memory::host(), {.fit = FixedBlock{1_MiB}}};
+    give_to(fixed, pool.vector<char>(1_MiB));
+    EXPECT_EQ(fixed.acquire(1_MiB).size(), 1_MiB);
+    EXPECT_EQ(fixed.stats().hits, 1u);
 }
 
 TEST_P(ElasticPool, MovesPagesOfIdleHolesInsteadOfAskingForNewOnes) {

@@ -17,7 +17,8 @@
 // One block of a magazine may be in the thread's hand: lent to and taken back from requests of the very
 // same size, again and again, by a store each way. The accounts say that it is lent and the allowance that
 // it is idle, so neither changes; whoever adds up looks whether it is. It gets into the hand by a release on
-// the slow path, which now and then one has to take, and out of it by whatever takes the lock.
+// the slow path, which now and then one has to take, and out of it when its owner next takes that path, or
+// somebody empties the magazine or releases the block on another thread.
 
 #include <atomic>
 #include <bit>
@@ -65,7 +66,7 @@ struct CoreFront {
 
 inline constexpr std::size_t class_count = 512;
 inline constexpr std::size_t slot_count = 32;
-inline constexpr std::uint64_t hits_per_choice = 1024;  // of the block for the hand
+inline constexpr std::size_t takes_per_choice = 1024;  // of the block for the hand
 
 struct Rack {
     BlockFront* top;   // the last block released, or &no_block: one slot, so that a pair of acquire
@@ -93,6 +94,8 @@ public:
     void add(std::uint64_t n) noexcept { set(now() + n); }
     void subtract(std::uint64_t n) noexcept { set(now() - n); }
     void set(std::uint64_t n) noexcept { value_.store(n, std::memory_order_relaxed); }
+    /// Sets; who reads this with now_before_others() sees what was set before. Release: it stays later.
+    void set_after_others(std::uint64_t n) noexcept { value_.store(n, std::memory_order_release); }
     [[nodiscard]] std::uint64_t now() const noexcept {
         return value_.load(std::memory_order_relaxed);
     }
@@ -121,7 +124,11 @@ struct alignas(128) Magazine {
     Load above = load_signs - 1, below = load_signs - load_of(load_grain, 1);
     Rack racks[class_count];
 
-    [[nodiscard]] Load inside() const noexcept { return given.now() - taken.now(); }
+    /// Other threads may read less than there is, never more: what was taken is read last.
+    [[nodiscard]] Load inside() const noexcept {
+        const Load all = given.now_before_others();
+        return all - taken.now();
+    }
     [[nodiscard]] Rack& rack_at(std::size_t offset) noexcept {
         return *reinterpret_cast<Rack*>(reinterpret_cast<std::byte*>(racks) + offset);
     }
@@ -177,11 +184,11 @@ static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in
         return {take_slow(core, bytes, type, may_fail),
                 rack_of_last((bytes - 1) | core.grain_mask)};
     if (magazine->hand_bytes.now() == bytes) [[likely]] {
-        BlockFront* const block = magazine->hand;
+        const Loan loan{magazine->hand, magazine->hand_rack, mark_of_hand};
         magazine->hand_bytes.set(0);
-        magazine->hits.add(1);
+        magazine->hits.set_after_others(magazine->hits.now() + 1);
         leave();
-        return {block, magazine->hand_rack, mark_of_hand};
+        return loan;
     }
     const std::size_t last = (bytes - 1) | core.grain_mask;
     const std::size_t rack = rack_of_last(last);
@@ -191,13 +198,12 @@ static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in
         return {take_slow(core, bytes, type, may_fail), rack};
     top = &no_block;
     block->asked = bytes;
-    const std::uint64_t hits = magazine->hits.now() + 1;
-    magazine->hits.set(hits);
-    if (hits % hits_per_choice == 0) [[unlikely]]
-        magazine->above = load_signs - 1;
     magazine->asked.add(bytes);
     const Load taken = magazine->taken.now() + block->load;
     magazine->taken.set(taken);
+    magazine->hits.set_after_others(magazine->hits.now() + 1);
+    if (blocks_of(taken) % takes_per_choice == 0) [[unlikely]]
+        magazine->above = load_signs - 1;
     const Load peak = magazine->below - magazine->given.now() + taken;
     if ((peak & load_signs) != 0) [[unlikely]]
         note_peak(core);
