@@ -1,6 +1,6 @@
 // The memories of CUDA: device, pinned and managed.
 //
-// Device memory is physical handles mapped into one reserved range. To map a handle costs about 40 µs,
+// Device memory is physical handles mapped into one reserved range. To map a handle costs 30 to 50 µs,
 // whatever its size up to 32 MiB (H200, `cistern_bench_gpu mapping`), and only whole handles can be unmapped:
 // small ones leave less idle, large ones grow faster, so a growth has at most 16 of them up to 1 GiB. Where a
 // device or process refuses to map, pools keep whole blocks of cuMemAlloc.

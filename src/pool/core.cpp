@@ -240,9 +240,10 @@ Block* Core::take_kept(Lane& lane, std::size_t size, std::size_t type, Search se
     Block* block = lane.set_aside.empty() || splits_ ? nullptr : take_set_aside(lane, size, type);
     if (block == nullptr && shelf_.count() != 0) block = shelf_.take(size, type);
     if (block == nullptr && splits_) {
-        block = arena_->take_idle(lane, carved(size), search);
+        const std::size_t bytes = carved(size);
+        block = arena_->take_idle(lane, bytes, search);
         Lane& free = settled();
-        if (block == nullptr && &free != &lane) block = arena_->take_idle(free, size, search);
+        if (block == nullptr && &free != &lane) block = arena_->take_idle(free, bytes, search);
         if (block != nullptr) block->holes = &lane;
     }
     if (block != nullptr) now_out(lane_of(*block), *block);
