@@ -34,7 +34,9 @@ struct Line {
 /// How a case's rounds become one figure. Whatever disturbs a round makes it slower, so the best is
 /// the truest. Where each round does other work, in an order that is the same in all generations:
 /// each round's best over the generations, and the mean of those, so that a rare costly step counts.
-enum class Take { best, mean };
+/// Where lines go from core to core, a virtual machine's cores lie near or far from one round to the next,
+/// and the best is whoever was lucky once: the median.
+enum class Take { best, mean, median };
 
 struct Case {
     std::string task;  // what workers run (worker/tasks.hpp)

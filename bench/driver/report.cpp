@@ -22,11 +22,14 @@ json contestants_of(const Workers& workers) {
     return all;
 }
 
+const char* name_of(Take take) {
+    return take == Take::best ? "best" : take == Take::mean ? "mean" : "median";
+}
+
 json line_of(const GroupResult& group, const CaseResult& result, const Line& line) {
-    json entry{
-        {"group", group.about.title},  {"reference", group.about.reference},
-        {"line", line.label},          {"task", result.about.task},
-        {"bytes", result.about.bytes}, {"take", group.about.take == Take::best ? "best" : "mean"}};
+    json entry{{"group", group.about.title},  {"reference", group.about.reference},
+               {"line", line.label},          {"task", result.about.task},
+               {"bytes", result.about.bytes}, {"take", name_of(group.about.take)}};
     for (const auto& [name, series] : result.rounds) {
         const auto found = series.find(line.key);
         if (found == series.end()) continue;

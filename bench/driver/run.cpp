@@ -23,6 +23,12 @@ std::optional<double> figure(Take take, const CaseResult& result, const std::str
     if (values == found->second.end()) return std::nullopt;
     const std::vector<double>& all = values->second;
     if (take == Take::best) return *std::min_element(all.begin(), all.end());
+    if (take == Take::median) {
+        std::vector<double> sorted = all;
+        const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+        std::nth_element(sorted.begin(), middle, sorted.end());
+        return *middle;
+    }
     const std::size_t rounds = std::min(all.size(), static_cast<std::size_t>(result.about.rounds));
     std::vector<double> best(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(rounds));
     for (std::size_t i = rounds; i < all.size(); ++i) {

@@ -33,9 +33,9 @@ struct alignas(64) Block : detail::BlockFront {
     Links<Block> in_age;            // idle blocks, oldest first; batches in the depot
     std::uint64_t released_at = 0;  // clock of the last release that reached the arena or shelf
     std::uint64_t order = 0;        // rises with every such release
-    std::size_t slack = 0;        // what alignment added: bytes + slack are the addresses it spans
-    Block* batch_last = nullptr;  // of the first block of a batch: the last one
-    detail::Load batch_load = 0;  // and what they all weigh
+    std::size_t slack = 0;  // what alignment added: bytes + slack are the addresses it spans
+    BlockFront* batch_last = nullptr;  // of the first block of a batch: the last one
+    detail::Load batch_load = 0;       // and what they all weigh
     BlockState state = BlockState::spare;
     bool in_arena = false;  // its addresses are part of the arena's range
     bool zero = false;      // of a hole: every byte is known to be zero

@@ -498,18 +498,10 @@ constinit thread_local ThreadFront thread_front;
 constinit BlockFront no_block{.below = &no_block};
 
 BlockFront* take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool may_fail) {
-    // Still inside the magazine, if there is one: the top did not fit, one of the rest may.
+    // Still inside the magazine, if there is one: the first block did not fit, one of the next may.
     if (Magazine* const magazine = thread_front.slots[core.slot].load(std::memory_order_acquire)) {
         const std::size_t last = (bytes - 1) | core.grain_mask;
-        Rack& rack = magazine->rack_at(rack_of_last(last));
-        const auto next = [&rack] {
-            BlockFront* const block = std::exchange(rack.rest, rack.rest->below);
-            __builtin_prefetch(block->ahead);  // in another thread's cache
-            return block;
-        };
-        if (rack.rest->bytes > last) {
-            BlockFront* const block = next();
-            if (rack.top == &no_block && rack.rest != &no_block) rack.top = next();
+        if (Block* const block = remove_fitting(magazine->rack_at(rack_of_last(last)), last)) {
             block->asked = bytes;
             magazine->asked.add(bytes);
             magazine->taken.add(block->load);

@@ -96,6 +96,9 @@ struct ThreadMagazine : detail::Magazine {
     }
 };
 
+/// Removes and returns one of the first blocks of a rack that is larger than `last`; null if none is.
+Block* remove_fitting(detail::Rack& rack, std::size_t last) noexcept;
+
 /// What all magazines and the pool's own accounts add up to.
 struct Totals {
     std::uint64_t hits = 0, misses = 0;
@@ -272,7 +275,7 @@ private:
     Block* take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     bool put_in(ThreadMagazine& magazine, Block& block) noexcept;
     bool allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept;
-    detail::Load flush_rack(detail::BlockFront*& list, std::uint64_t now) noexcept;
+    detail::Load flush_rack(detail::Rack& rack, std::uint64_t now) noexcept;
     bool fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     void rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept;
     void flush(ThreadMagazine& magazine, std::size_t from_class = 0) noexcept;

@@ -140,10 +140,7 @@ Explanation Core::explain() {
     };
     for (const ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
         if (m->holds()) survey.not_lent(m->hand->bytes, now);
-        for (const detail::Rack& rack : m->racks) {
-            if (rack.top != &detail::no_block) rack.top->below = rack.rest;
-            walk(rack.top != &detail::no_block ? rack.top : rack.rest);
-        }
+        for (detail::Rack const rack : m->racks) walk(rack);
     }
     for (const Lane* lane = lanes_.first(); lane != nullptr; lane = Lanes::after(*lane)) {
         for (const Block* block = lane->set_aside.first(); block != nullptr;

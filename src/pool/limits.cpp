@@ -115,7 +115,7 @@ void Core::age_out(bool reading) noexcept {
     const auto expired = [&](std::uint64_t since) { return now - since >= most; };
 
     // Returns the load of what went.
-    const auto sift = [&](detail::BlockFront*& list) {
+    const auto sift = [&](detail::Rack& list) {
         detail::Load gone = 0;
         detail::BlockFront* kept = &detail::no_block;
         detail::BlockFront** end = &kept;
@@ -138,11 +138,7 @@ void Core::age_out(bool reading) noexcept {
     {
         const Seizure seizure(*this);
         for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-            for (detail::Rack& rack : m->racks) {
-                if (rack.top != &detail::no_block) rack.top->below = &detail::no_block;
-                m->given.subtract(sift(rack.top));
-                m->given.subtract(sift(rack.rest));
-            }
+            for (detail::Rack& rack : m->racks) m->given.subtract(sift(rack));
         }
     }
     const auto sweep = [&](auto& kept, auto drop) {

@@ -23,7 +23,7 @@ using detail::no_block;
 using detail::Rack;
 using detail::thread_front;
 
-constexpr std::size_t fetched_ahead = 8;  // blocks on their way from another core
+constexpr std::size_t fetched_ahead = 16;  // blocks on their way from another core
 constexpr std::uint64_t least_allowance = 256 << 10;
 constexpr std::uint64_t least_share_of_streams = 32 << 20;
 constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran over
@@ -51,17 +51,16 @@ bool notice_end_of_thread() noexcept {
 }
 
 void push(Rack& rack, Block& block) noexcept {
-    if (rack.top != &no_block) {
-        rack.top->below = rack.rest;
-        rack.rest = rack.top;
-    }
-    rack.top = &block;
+    block.below = rack;
+    block.ahead = &block;
+    rack = &block;
 }
 
-/// Removes and returns one of the first blocks in a list that is larger than `last`.
-Block* remove_fitting(BlockFront*& list, std::size_t last) noexcept {
+}  // namespace
+
+Block* remove_fitting(Rack& rack, std::size_t last) noexcept {
     constexpr int looks = 4;
-    BlockFront** link = &list;
+    Rack* link = &rack;
     for (int i = 0; i < looks && *link != &no_block; ++i, link = &(*link)->below) {
         if ((*link)->bytes <= last) continue;
         Block& block = block_of(**link);
@@ -71,11 +70,9 @@ Block* remove_fitting(BlockFront*& list, std::size_t last) noexcept {
     return nullptr;
 }
 
-}  // namespace
-
 ThreadMagazine::ThreadMagazine(detail::ThreadFront& front, Lane& of) noexcept
     : owner(&front), lane(&of) {
-    std::fill(std::begin(racks), std::end(racks), Rack{&no_block, &no_block});
+    std::fill(std::begin(racks), std::end(racks), &no_block);
 }
 
 bool Core::use_magazines() const noexcept {
@@ -118,12 +115,7 @@ ThreadMagazine* Core::mine(Lane& lane) noexcept {
 
 Block* Core::take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept {
     const std::size_t last = (bytes - 1) | main_.grain_mask;
-    Rack& rack = magazine.racks[detail::class_of_last(last)];
-    if (rack.top != &no_block) {
-        rack.top->below = rack.rest;
-        rack = {&no_block, rack.top};
-    }
-    Block* const block = remove_fitting(rack.rest, last);
+    Block* const block = remove_fitting(magazine.racks[detail::class_of_last(last)], last);
     if (block == nullptr) return nullptr;
     magazine.hits.add(1);
     magazine.taken.add(block->load);
@@ -186,23 +178,17 @@ bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
 /// Passes a rack on to other threads, as one batch. Its bytes leave the magazine's allowance.
 void Core::rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept {
     Rack& rack = magazine.racks[index];
-    if (rack.top != &no_block) {
-        rack.top->below = rack.rest;
-        rack.rest = std::exchange(rack.top, &no_block);
-    }
-    if (rack.rest == &no_block) return;
-    Block& first = block_of(*std::exchange(rack.rest, &no_block));
+    if (rack == &no_block) return;
+    Block& first = block_of(*std::exchange(rack, &no_block));
     detail::Load moved = 0;
     BlockFront* ahead = &first;
     for (std::size_t i = 0; i < fetched_ahead; ++i) ahead = ahead->below;
-    BlockFront* last = &first;
     for (BlockFront* block = &first; block != &no_block; block = block->below) {
         moved += block->load;
         block->ahead = ahead;
         ahead = ahead->below;
-        last = block;
+        first.batch_last = block;
     }
-    first.batch_last = &block_of(*last);
     first.batch_load = moved;
     magazine.lane->depot[index].push_front(first);
     depot_blocks_ += detail::blocks_of(moved);
@@ -220,12 +206,11 @@ bool Core::fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept {
     Block* const first = batches.first();
     if (first == nullptr || first->bytes <= ((bytes - 1) | main_.grain_mask)) return false;
     batches.remove(*first);
-    Rack& rack = magazine.racks[index];
-    first->batch_last->below = rack.rest;
-    rack.rest = first;
-    depot_blocks_ -= detail::blocks_of(first->batch_load);
-    depot_bytes_ -= detail::bytes_of(first->batch_load);
-    magazine.given.add(first->batch_load);
+    const detail::Load moved = first->batch_load;
+    first->batch_last->below = std::exchange(magazine.racks[index], first);
+    depot_blocks_ -= detail::blocks_of(moved);
+    depot_bytes_ -= detail::bytes_of(moved);
+    magazine.given.add(moved);
     if (const std::uint64_t idle = magazine.idle_bytes(); idle > magazine.allowance) {
         allowances_ += idle - magazine.allowance;
         magazine.allowance = idle;
@@ -240,8 +225,8 @@ bool Core::fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept {
 void Core::into_hand(ThreadMagazine& magazine, Block& block) noexcept {
     const std::size_t index = class_for(block.asked);
     Rack& rack = magazine.racks[index];
-    if (!fast() || magazine.lane->slot == no_slot || rack.top != &block) return;
-    rack.top = &no_block;
+    if (!fast() || magazine.lane->slot == no_slot || rack != &block) return;
+    rack = block.below;
     magazine.given.subtract(block.load);
     magazine.above += block.load;  // its place stays taken
     asked_ += block.asked;
@@ -278,7 +263,13 @@ void Core::out_of_any_hand(const Block& block) noexcept {
 // --- Flushing ---------------------------------------------------------------------------------------
 
 /// Makes the blocks of a list idle in the arena or on the shelf. Returns their load.
-detail::Load Core::flush_rack(BlockFront*& list, std::uint64_t now) noexcept {
+detail::Load Core::flush_rack(Rack& rack, std::uint64_t now) noexcept {
+    // In the order of their releases: the last one is to be the youngest.
+    Rack list = &no_block;
+    while (rack != &no_block) {
+        BlockFront* const block = std::exchange(rack, rack->below);
+        block->below = std::exchange(list, block);
+    }
     detail::Load flushed = 0;
     while (list != &no_block) {
         Block& block = block_of(*list);
@@ -296,11 +287,7 @@ void Core::flush(ThreadMagazine& magazine, std::size_t from_class) noexcept {
         const std::uint64_t now = coarse_now();
         detail::Load flushed = 0;
         for (std::size_t index = from_class; index < classes_used_; ++index) {
-            Rack& rack = magazine.racks[index];
-            if (rack.rest != &no_block) flushed += flush_rack(rack.rest, now);
-            if (rack.top == &no_block) continue;
-            rack.top->below = &no_block;
-            flushed += flush_rack(rack.top, now);
+            flushed += flush_rack(magazine.racks[index], now);
         }
         magazine.given.subtract(flushed);
     }

@@ -55,7 +55,7 @@ struct BlockFront {
     std::uint64_t generation = 0;  // rises with every release
     Load load = 0;                 // of this one block
     BlockFront* below = nullptr;   // next in a rack
-    BlockFront* ahead = nullptr;   // some places below it when another thread passed it on
+    BlockFront* ahead = nullptr;  // if another thread passed it on, some places below it; or itself
 };
 
 /// The part of a pool that the fast path reads. Constant while the pool lives.
@@ -68,11 +68,7 @@ inline constexpr std::size_t class_count = 512;
 inline constexpr std::size_t slot_count = 32;
 inline constexpr std::size_t takes_per_choice = 1024;  // of the block for the hand
 
-struct Rack {
-    BlockFront* top;   // the last block released, or &no_block: one slot, so that a pair of acquire
-                       // and release does not wait for `below` to come back from memory
-    BlockFront* rest;  // the others, last in first out, ended by &no_block
-};
+using Rack = BlockFront*;  // the blocks of one class, last in first out, ended by &no_block
 
 /// Returns where the rack of a request whose last byte is `last` = bytes - 1 lies among the racks, in
 /// bytes. Its class is the exponent and the top three bits of the fraction of `last` as a double, so
@@ -192,11 +188,13 @@ static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in
     }
     const std::size_t last = (bytes - 1) | core.grain_mask;
     const std::size_t rack = rack_of_last(last);
-    BlockFront*& top = magazine->rack_at(rack).top;
-    BlockFront* const block = top;
+    Rack& blocks = magazine->rack_at(rack);
+    BlockFront* const block = blocks;
     if (block->bytes <= last) [[unlikely]]
         return {take_slow(core, bytes, type, may_fail), rack};
-    top = &no_block;
+    blocks = block->below;
+    __builtin_prefetch(
+        block->ahead);  // if it is in another thread's cache, it comes from there meanwhile
     block->asked = bytes;
     magazine->asked.add(bytes);
     const Load taken = magazine->taken.now() + block->load;
@@ -233,12 +231,9 @@ static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in
     block.generation = now + 1;
     // The rack comes from the handle, not from the block: its address does not wait for the block's.
     Rack& rack = magazine->rack_at(rack_offset);
-    BlockFront* const under = rack.top;
-    rack.top = &block;
-    if (under != &no_block) [[unlikely]] {
-        under->below = rack.rest;
-        rack.rest = under;
-    }
+    block.below = rack;
+    block.ahead = &block;
+    rack = &block;
     magazine->given.set(given);
     magazine->returned.add(block.asked);
     leave();
