@@ -377,8 +377,7 @@ void Core::earn_moves() noexcept {
     const std::uint64_t acquires = acquires_so_far();
     // Segments are dearer to move; a program that has just begun may still move many.
     const std::uint64_t most = streams_ != nullptr ? 8 * most_credit : most_credit;
-    move_credit_ = std::min(most, move_credit_ + (acquires - acquires_then_));
-    acquires_then_ = acquires;
+    moves_.earn(acquires, most);
 }
 
 /// Returns which pages may be moved for a block of `size` bytes.
@@ -386,7 +385,7 @@ Arena::Moving Core::moving(std::size_t size) noexcept {
     earn_moves();
     const std::uint64_t price =
         size >= large_move_from ? acquires_per_large_move : acquires_per_small_move;
-    if (move_credit_ < price) return Arena::Moving::none;
+    if (!moves_.covers(price)) return Arena::Moving::none;
     const bool save = size <= largest_to_save && central_idle() > held_ / idle_share_to_save;
     return save ? Arena::Moving::all : Arena::Moving::cheap;
 }
@@ -397,7 +396,7 @@ void Core::pay_for_moves(std::size_t size) noexcept {
     moves_then_ += made;
     const std::uint64_t price =
         size >= large_move_from ? acquires_per_large_move : acquires_per_small_move;
-    move_credit_ -= std::min(move_credit_, made * price);
+    moves_.pay(made * price);
 }
 
 /// Asks a memory that lends whole blocks; null if it has none. A source of the user's may throw.

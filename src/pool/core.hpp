@@ -13,6 +13,7 @@
 // Calls to user code (callbacks, deleters of adopted bytes) and to the CUDA driver are made with no lock
 // held; a block is nobody else's meanwhile.
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -98,6 +99,20 @@ struct ThreadMagazine : detail::Magazine {
 
 /// Removes and returns one of the first blocks of a rack that is larger than `last`; null if none is.
 Block* remove_fitting(detail::Rack& rack, std::size_t last) noexcept;
+
+/// What acquires earn, to be spent now and then on something dear. It begins full.
+class Credit {
+public:
+    void earn(std::uint64_t acquires, std::uint64_t most) noexcept {
+        left_ = std::min(most, left_ + (acquires - seen_));
+        seen_ = acquires;
+    }
+    [[nodiscard]] bool covers(std::uint64_t price) const noexcept { return left_ >= price; }
+    void pay(std::uint64_t price) noexcept { left_ -= std::min(left_, price); }
+
+private:
+    std::uint64_t left_ = no_limit / 2, seen_ = 0;
+};
 
 /// What all magazines and the pool's own accounts add up to.
 struct Totals {
@@ -282,6 +297,7 @@ private:
     void flush_depot() noexcept;
     void flush_all() noexcept;
     void flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept;
+    bool grows_apart(std::size_t bytes) noexcept;
     void drop_magazine(ThreadMagazine& magazine) noexcept;
     void into_hand(ThreadMagazine& magazine, Block& block) noexcept;
     void empty_hand(ThreadMagazine& magazine) noexcept;
@@ -331,7 +347,8 @@ private:
     Evictions evictions_;
     std::uint64_t lent_peak_ = 0, lent_buffers_peak_ = 0, idle_peak_ = 0, idle_buffers_peak_ = 0,
                   waste_peak_ = 0;
-    std::uint64_t move_credit_ = no_limit / 2, acquires_then_ = 0, moves_then_ = 0;
+    Credit moves_, joins_;
+    std::uint64_t moves_then_ = 0, grown_apart_ = 0;
     std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, next_flush_acquires_ = 0;
 };
 

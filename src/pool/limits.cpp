@@ -158,6 +158,7 @@ std::size_t Core::trim(std::size_t keep_idle_bytes) {
     flush_all();
     const std::uint64_t idle = central_idle();
     const std::size_t gone = idle > keep_idle_bytes ? evict(idle - keep_idle_bytes, nullptr) : 0;
+    grown_apart_ = 0;
     note_peaks(nullptr);
     finish(lock);
     return gone;

@@ -30,6 +30,13 @@ constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran ove
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
 constexpr std::uint64_t acquires_between_flushes = 64;
+// A thread that asks for a few small sizes in turn, and would join what it keeps each time, gets some bytes
+// for each of them instead.
+constexpr std::uint64_t acquires_per_join = 64;
+constexpr std::uint64_t most_join_credit = 64 * acquires_per_join;
+constexpr std::size_t always_join_from = 1 << 20;
+constexpr std::uint64_t least_room_apart = 1 << 20;
+constexpr std::uint64_t share_apart = 32;
 
 thread_local bool thread_is_known = false;  // its end will be noticed
 thread_local bool thread_has_ended = false;
@@ -322,12 +329,25 @@ void Core::flush_all() noexcept {
     flush_depot();
 }
 
+/// Whether the pool rather grows by a few bytes than joins what its threads keep, and will want again:
+/// where that was done too often of late.
+bool Core::grows_apart(std::size_t bytes) noexcept {
+    joins_.earn(acquires_so_far(), most_join_credit);
+    const std::uint64_t room = std::max(
+        streams_ != nullptr ? least_share_of_streams : least_room_apart, held_ / share_apart);
+    const bool apart = !joins_.covers(acquires_per_join) && bytes < always_join_from &&
+                       grown_apart_ + bytes <= room;
+    apart ? void(grown_apart_ += bytes) : joins_.pay(acquires_per_join);
+    return apart;
+}
+
 /// Before the memory is asked for more, idle bytes that magazines keep come back where they can be
 /// joined: this thread's always, since each was paid for by a release; other threads' if there are
 /// enough of them and the pool has grown since the last time.
 void Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept {
     const std::uint64_t near = depot_bytes_ + (own != nullptr ? own->idle_bytes() : 0);
     if (near >= bytes || (near != 0 && bytes >= always_flush_from)) {
+        if (grows_apart(bytes)) return;
         if (own != nullptr) flush(*own);
         flush_depot();
     }

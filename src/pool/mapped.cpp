@@ -79,11 +79,11 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
 void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
     if (held_ + size <= held_peak_ || lane.captured()) return;  // waiting would end a capture
     earn_moves();
-    if (move_credit_ < acquires_per_recycling) return;
+    if (!moves_.covers(acquires_per_recycling)) return;
     const std::size_t gone = arena_->drop_segments(size);
     if (gone == 0) return;
     held_ -= gone;
-    move_credit_ -= acquires_per_recycling;
+    moves_.pay(acquires_per_recycling);
     arena_->count_move(gone);
     see_off(lock);
     store_.reserve(4);
