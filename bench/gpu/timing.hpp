@@ -1,6 +1,8 @@
 #pragma once
 // Times loops in turn, and keeps the best of many rounds.
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -21,11 +23,35 @@ struct Loop {
     std::function<void(std::size_t)> run;
 };
 
-/// Runs all loops in turn, `rounds` times. Returns the best nanoseconds per step of each.
+/// Moves the calling thread from core to core: what neighbours do on one slows every round there.
+class Cores {
+public:
+    Cores() { sched_getaffinity(0, sizeof all_, &all_); }
+    Cores(const Cores&) = delete;
+    Cores& operator=(const Cores&) = delete;
+    ~Cores() { sched_setaffinity(0, sizeof all_, &all_); }
+    void next() {
+        do core_ = (core_ + 1) % CPU_SETSIZE;
+        while (!CPU_ISSET(core_, &all_));
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(core_, &one);
+        sched_setaffinity(0, sizeof one, &one);
+    }
+
+private:
+    cpu_set_t all_{};
+    std::size_t core_ = CPU_SETSIZE - 1;
+};
+
+/// Runs all loops in turn, `rounds` times, each time on another core. Returns the best nanoseconds per
+/// step of each.
 inline std::vector<double> best_of(const std::vector<Loop>& loops, int rounds) {
     std::vector<double> best(loops.size(), std::numeric_limits<double>::infinity());
     for (const Loop& loop : loops) loop.run(loop.steps / 8 + 1);
+    Cores cores;
     for (int round = 0; round < rounds; ++round) {
+        cores.next();
         for (std::size_t i = 0; i < loops.size(); ++i) {
             const double begin = seconds();
             loops[i].run(loops[i].steps);

@@ -89,6 +89,13 @@ struct ThreadMagazine : detail::Magazine {
 
     // What is idle in the racks and in the hand. The pool's lock is held, so the hand's block stays the same.
     [[nodiscard]] bool holds() const noexcept { return hand_bytes.now() != 0; }
+    /// How often the hand's block was lent since it came there; one less for a moment of its release.
+    [[nodiscard]] std::uint64_t hits_of_hand() const noexcept {
+        if (hand == nullptr) return 0;
+        // Acquire: pairs with give(). If this sees a release, holds() does.
+        const std::uint64_t now = __atomic_load_n(&hand->generation, __ATOMIC_ACQUIRE);
+        return now - hand_since + (holds() ? 0 : 1);
+    }
     [[nodiscard]] std::uint64_t idle_bytes() const noexcept {
         return detail::bytes_of(inside()) + (holds() ? hand->bytes : 0);
     }
@@ -342,7 +349,7 @@ private:
     std::uint64_t blocks_out_ = 0;  // lent, in magazines and in the depot
     std::uint64_t hits_ = 0, misses_ = 0, grows_ = 0, failures_ = 0;
     std::uint64_t missed_bytes_ = 0;  // beyond the magazines'
-    std::uint64_t releases_seen_ = 0;
+    std::uint64_t hits_seen_ = 0, releases_seen_ = 0;
     std::uint64_t asked_ = 0;  // bytes asked for by loans, beyond the magazines'; modulo 2^64
     Evictions evictions_;
     std::uint64_t lent_peak_ = 0, lent_buffers_peak_ = 0, idle_peak_ = 0, idle_buffers_peak_ = 0,

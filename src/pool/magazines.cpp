@@ -239,12 +239,14 @@ void Core::into_hand(ThreadMagazine& magazine, Block& block) noexcept {
     asked_ += block.asked;
     magazine.hand = &block;
     magazine.hand_rack = index * sizeof(Rack);
+    magazine.hand_since = block.generation;
     magazine.hand_bytes.set(block.asked);
 }
 
 /// Makes the block in a thread's hand an ordinary one, idle or lent. The owner is this thread or kept out.
 void Core::empty_hand(ThreadMagazine& magazine) noexcept {
     if (magazine.hand == nullptr) return;
+    magazine.hits.add(magazine.hits_of_hand());
     Block& block = block_of(*std::exchange(magazine.hand, nullptr));
     magazine.above = detail::load_signs - 1;  // until note_peaks() says more
     if (!magazine.holds()) return;            // it is lent

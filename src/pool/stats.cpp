@@ -61,7 +61,7 @@ Totals Core::totals() const noexcept {
     sum.misses = misses_;
     // Hits first: a snapshot may miss the latest of them, but counts no release too many.
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-        sum.hits += m->hits.now_before_others();
+        sum.hits += m->hits.now_before_others() + m->hits_of_hand();
     }
     std::uint64_t asked = asked_;
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
@@ -128,10 +128,11 @@ PoolStats Core::stats() {
     age_out(true);
     const Totals now = note_peaks(nullptr);
     PoolStats stats;
-    stats.hits = now.hits;
-    stats.misses = now.misses;
-    stats.acquires = now.hits + now.misses;
     // A counter never falls, even if this snapshot saw less than the last.
+    hits_seen_ = std::max(hits_seen_, now.hits);
+    stats.hits = hits_seen_;
+    stats.misses = now.misses;
+    stats.acquires = stats.hits + now.misses;
     releases_seen_ = std::max(releases_seen_, less_or_zero(stats.acquires, now.lent_buffers));
     stats.releases = releases_seen_;
     stats.lent_buffers = {stats.acquires - stats.releases, lent_buffers_peak_};

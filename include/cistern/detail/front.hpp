@@ -15,8 +15,9 @@
 //   a block in rack c     is at least as large as the request that filed it there
 //
 // One block of a magazine may be in the thread's hand: lent to and taken back from requests of the very
-// same size, again and again, by a store each way. The accounts say that it is lent and the allowance that
-// it is idle, so neither changes; whoever adds up looks whether it is. It gets into the hand by a release on
+// same size, again and again, by a store each way and its generation. The accounts say that it is lent and
+// the allowance that it is idle, so neither changes; whoever adds up looks whether it is, and how far its
+// generation rose. It gets into the hand by a release on
 // the slow path, which now and then one has to take, and out of it when its owner next takes that path, or
 // somebody empties the magazine or releases the block on another thread.
 
@@ -118,6 +119,7 @@ struct alignas(128) Magazine {
     // allowed or would be a new peak of idle; taking it from `below` does where it would be a new
     // peak of lent. Then the slow path looks.
     Load above = load_signs - 1, below = load_signs - load_of(load_grain, 1);
+    std::uint64_t hand_since = 0;  // the generation with which the block came into the hand
     Rack racks[class_count];
 
     /// Other threads may read less than there is, never more: what was taken is read last.
@@ -181,8 +183,8 @@ static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in
                 rack_of_last((bytes - 1) | core.grain_mask)};
     if (magazine->hand_bytes.now() == bytes) [[likely]] {
         const Loan loan{magazine->hand, magazine->hand_rack, mark_of_hand};
+        if (loan.block == nullptr) __builtin_unreachable();
         magazine->hand_bytes.set(0);
-        magazine->hits.set_after_others(magazine->hits.now() + 1);
         leave();
         return loan;
     }
@@ -219,8 +221,9 @@ static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in
     if (magazine->hand == &block) [[likely]] {
         if ((static_cast<std::uint32_t>(now) ^ mark_of_hand) != generation) [[unlikely]]
             return give_slow(block, generation);
-        block.generation = now + 1;
         magazine->hand_bytes.set(block.asked);
+        // Release: who adds up hits reads this first, and then sees that the block is here.
+        __atomic_store_n(&block.generation, now + 1, __ATOMIC_RELEASE);
         leave();
         return;
     }
