@@ -356,7 +356,7 @@ private:
                   waste_peak_ = 0;
     Credit moves_, joins_;
     std::uint64_t moves_then_ = 0, grown_apart_ = 0;
-    std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, next_flush_acquires_ = 0;
+    std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
 };
 
 inline Core& core_of(detail::CoreFront& front) noexcept { return lane_of(front).core; }

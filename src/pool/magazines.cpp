@@ -35,8 +35,8 @@ constexpr std::uint64_t acquires_between_flushes = 64;
 constexpr std::uint64_t acquires_per_join = 64;
 constexpr std::uint64_t most_join_credit = 64 * acquires_per_join;
 constexpr std::size_t always_join_from = 1 << 20;
-constexpr std::uint64_t least_room_apart = 1 << 20;
-constexpr std::uint64_t share_apart = 32;
+constexpr std::uint64_t room_apart = 1 << 20, room_apart_of_streams = 8 << 20;
+constexpr std::uint64_t share_apart = 64;
 
 thread_local bool thread_is_known = false;  // its end will be noticed
 thread_local bool thread_has_ended = false;
@@ -335,8 +335,8 @@ void Core::flush_all() noexcept {
 /// where that was done too often of late.
 bool Core::grows_apart(std::size_t bytes) noexcept {
     joins_.earn(acquires_so_far(), most_join_credit);
-    const std::uint64_t room = std::max(
-        streams_ != nullptr ? least_share_of_streams : least_room_apart, held_ / share_apart);
+    const std::uint64_t room =
+        std::max(streams_ != nullptr ? room_apart_of_streams : room_apart, held_ / share_apart);
     const bool apart = !joins_.covers(acquires_per_join) && bytes < always_join_from &&
                        grown_apart_ + bytes <= room;
     apart ? void(grown_apart_ += bytes) : joins_.pay(acquires_per_join);
@@ -362,10 +362,12 @@ void Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept
     const bool driver = streams_ != nullptr;
     if (far == 0 || (far < bytes && !driver)) return;
     const std::uint64_t acquires = driver ? acquires_so_far() : 0;
-    const bool paid = driver && acquires >= next_flush_acquires_;
+    const bool paid =
+        driver && acquires - last_flush_acquires_ >=
+                      (bytes < always_join_from ? most_join_credit : acquires_between_flushes);
     if (held_ + bytes < next_flush_held_ && !paid) return;
     flush_all();
-    next_flush_acquires_ = acquires + acquires_between_flushes;
+    last_flush_acquires_ = acquires;
     next_flush_held_ = held_ + std::max(least_growth_between_flushes, held_ / 64);
 }
 
