@@ -80,7 +80,8 @@ void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
     if (held_ + size <= held_peak_ || lane.captured()) return;  // waiting would end a capture
     earn_moves();
     if (!moves_.covers(acquires_per_recycling)) return;
-    const std::size_t gone = arena_->drop_segments(size);
+    // Some more than that, so that the next growth need not wait again.
+    const std::size_t gone = arena_->drop_segments(std::max<std::size_t>(size, held_ / 16));
     if (gone == 0) return;
     held_ -= gone;
     moves_.pay(acquires_per_recycling);
