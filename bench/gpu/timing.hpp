@@ -26,11 +26,16 @@ struct Loop {
 /// Moves the calling thread from core to core: what neighbours do on one slows every round there.
 class Cores {
 public:
-    Cores() { sched_getaffinity(0, sizeof all_, &all_); }
+    Cores() {
+        if (sched_getaffinity(0, sizeof all_, &all_) != 0) CPU_ZERO(&all_);
+    }
     Cores(const Cores&) = delete;
     Cores& operator=(const Cores&) = delete;
-    ~Cores() { sched_setaffinity(0, sizeof all_, &all_); }
+    ~Cores() {
+        if (CPU_COUNT(&all_) != 0) sched_setaffinity(0, sizeof all_, &all_);
+    }
     void next() {
+        if (CPU_COUNT(&all_) == 0) return;  // more cores than the set has bits: stays where it is
         do core_ = (core_ + 1) % CPU_SETSIZE;
         while (!CPU_ISSET(core_, &all_));
         cpu_set_t one;

@@ -220,13 +220,19 @@ Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, st
     store_.reserve(4);
     if (magazine != nullptr && size >= join_from) flush(*magazine, class_for(join_from));
     Block* block = take_kept(lane, size, type, Search::quick);
+    bool apart = false;
     if (block == nullptr) {
-        flush_before_growing(magazine, size);
+        apart = flush_before_growing(magazine, size);
         if (parked_blocks_ != 0) unpark(false, lock);
         block = take_kept(lane, size, type, Search::thorough);
     }
     if (block == nullptr && streams_ != nullptr) block = take_from_others(lane, size, lock);
-    if (block == nullptr) return take_new(lane, size, type, lock);
+    if (block == nullptr) {
+        const std::uint64_t before = missed_bytes_;
+        const Attempt attempt = take_new(lane, size, type, lock);
+        if (apart) grown_apart_ += missed_bytes_ - before;
+        return attempt;
+    }
     if (&lane_of(*block) != &lane && !bring(lane, *block, lock)) {
         return take_new(lane, size, type, lock);
     }
@@ -273,6 +279,7 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
             return {taken.block};
         }
         const bool limited = taken.outcome == Arena::Outcome::over_limit;
+        if (!limited) grown_apart_ = no_limit / 2;  // from here on, all is joined first
         // What others keep, what they still use, and what is torn apart between lanes.
         bool more = allowances_ + depot_bytes_ != 0;
         if (more) flush_all();

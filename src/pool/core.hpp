@@ -303,7 +303,7 @@ private:
     void flush(ThreadMagazine& magazine, std::size_t from_class = 0) noexcept;
     void flush_depot() noexcept;
     void flush_all() noexcept;
-    void flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept;
+    bool flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept;
     bool grows_apart(std::size_t bytes) noexcept;
     void drop_magazine(ThreadMagazine& magazine) noexcept;
     void into_hand(ThreadMagazine& magazine, Block& block) noexcept;
@@ -313,7 +313,8 @@ private:
 
     // stats.cpp: accounts
     [[nodiscard]] Totals totals() const noexcept;
-    [[nodiscard]] std::uint64_t acquires_so_far() const noexcept;
+    /// Never falls, as a single look at the totals may.
+    [[nodiscard]] std::uint64_t acquires_so_far() noexcept;
     Totals note_peaks(ThreadMagazine* magazine) noexcept;
 
     const std::uint64_t serial_;

@@ -88,9 +88,9 @@ std::vector<std::string> reasons(const Explanation& held, const PoolOptions& opt
             "idle bytes never age: set max_idle_age to give back what nobody asks for");
     }
     if (held.magazine_bytes > held.idle_bytes / 2 && held.threads > 1) {
-        why.push_back(text(held.magazine_bytes) + " are in the magazines of " +
-                      std::to_string(held.threads) +
-                      " threads: they come back before the pool grows, and when a thread ends");
+        why.push_back(
+            text(held.magazine_bytes) + " are in the magazines of " + std::to_string(held.threads) +
+            " threads: they come back before the pool grows much, and when a thread ends");
     }
     if (splinters > 0) {
         why.push_back(std::to_string(splinters) +

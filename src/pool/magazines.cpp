@@ -30,12 +30,13 @@ constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran ove
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
 constexpr std::uint64_t acquires_between_flushes = 64;
+constexpr std::uint64_t acquires_between_small_flushes = 4096;  // for less than always_join_from
 // A thread that asks for a few small sizes in turn, and would join what it keeps each time, gets some bytes
 // for each of them instead.
 constexpr std::uint64_t acquires_per_join = 64;
-constexpr std::uint64_t most_join_credit = 64 * acquires_per_join;
+constexpr std::uint64_t most_join_credit = 256 * acquires_per_join;
 constexpr std::size_t always_join_from = 1 << 20;
-constexpr std::uint64_t room_apart = 1 << 20, room_apart_of_streams = 8 << 20;
+constexpr std::uint64_t room_apart = 512 << 10, room_apart_of_streams = 8 << 20;
 constexpr std::uint64_t share_apart = 64;
 
 thread_local bool thread_is_known = false;  // its end will be noticed
@@ -331,25 +332,27 @@ void Core::flush_all() noexcept {
     flush_depot();
 }
 
-/// Whether the pool rather grows by a few bytes than joins what its threads keep, and will want again:
-/// where that was done too often of late.
+/// Whether the pool is to grow by a few bytes rather than join what its threads keep, and will want again;
+/// else a join is paid for. It is where joins were too many of late and the pool may still grow.
 bool Core::grows_apart(std::size_t bytes) noexcept {
+    if (bytes >= always_join_from) return false;
     joins_.earn(acquires_so_far(), most_join_credit);
+    if (joins_.covers(acquires_per_join)) {
+        joins_.pay(acquires_per_join);
+        return false;
+    }
     const std::uint64_t room =
         std::max(streams_ != nullptr ? room_apart_of_streams : room_apart, held_ / share_apart);
-    const bool apart = !joins_.covers(acquires_per_join) && bytes < always_join_from &&
-                       grown_apart_ + bytes <= room;
-    apart ? void(grown_apart_ += bytes) : joins_.pay(acquires_per_join);
-    return apart;
+    return grown_apart_ + bytes <= room && bytes <= options_.max_bytes - held_;
 }
 
 /// Before the memory is asked for more, idle bytes that magazines keep come back where they can be
-/// joined: this thread's always, since each was paid for by a release; other threads' if there are
-/// enough of them and the pool has grown since the last time.
-void Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept {
+/// joined: this thread's, since each was paid for by a release; other threads' if there are enough of them
+/// and the pool has grown since the last time. Returns true if none do, because the pool grows apart.
+bool Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept {
     const std::uint64_t near = depot_bytes_ + (own != nullptr ? own->idle_bytes() : 0);
     if (near >= bytes || (near != 0 && bytes >= always_flush_from)) {
-        if (grows_apart(bytes)) return;
+        if (grows_apart(bytes)) return true;
         if (own != nullptr) flush(*own);
         flush_depot();
     }
@@ -360,15 +363,16 @@ void Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept
     // A driver takes so long that fewer are worth it, and even if the pool has not grown much: but not
     // every time, or threads would never keep what they need.
     const bool driver = streams_ != nullptr;
-    if (far == 0 || (far < bytes && !driver)) return;
+    if (far == 0 || (far < bytes && !driver)) return false;
     const std::uint64_t acquires = driver ? acquires_so_far() : 0;
-    const bool paid =
-        driver && acquires - last_flush_acquires_ >=
-                      (bytes < always_join_from ? most_join_credit : acquires_between_flushes);
-    if (held_ + bytes < next_flush_held_ && !paid) return;
+    const bool paid = driver && acquires - last_flush_acquires_ >=
+                                    (bytes < always_join_from ? acquires_between_small_flushes
+                                                              : acquires_between_flushes);
+    if (held_ + bytes < next_flush_held_ && !paid) return false;
     flush_all();
     last_flush_acquires_ = acquires;
     next_flush_held_ = held_ + std::max(least_growth_between_flushes, held_ / 64);
+    return false;
 }
 
 void Core::drop_magazine(ThreadMagazine& magazine) noexcept {

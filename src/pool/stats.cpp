@@ -86,9 +86,10 @@ Totals Core::totals() const noexcept {
     return sum;
 }
 
-std::uint64_t Core::acquires_so_far() const noexcept {
+std::uint64_t Core::acquires_so_far() noexcept {
     const Totals now = totals();
-    return now.hits + now.misses;
+    hits_seen_ = std::max(hits_seen_, now.hits);
+    return hits_seen_ + now.misses;
 }
 
 /// Records peaks, and tells this thread's magazine when the next one is near.
