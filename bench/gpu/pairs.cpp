@@ -45,7 +45,7 @@ nlohmann::ordered_json device_pairs(const Device&) {
                      {20'000, hook},
                      {2'000, async},
                      {10, plain}},
-                    20);
+                    64);
         BENCH_CHECK(cuCtxSynchronize());
         pool.trim();
         cistern::default_pool(cistern::MemoryKind::device).trim();
