@@ -239,7 +239,7 @@ void Core::into_hand(ThreadMagazine& magazine, Block& block) noexcept {
     magazine.above += block.load;  // its place stays taken
     asked_ += block.asked;
     magazine.hand = &block;
-    magazine.hand_rack = index * sizeof(Rack);
+    magazine.hand_rack = index * detail::rack_bytes;
     magazine.hand_since = block.generation;
     magazine.hand_bytes.set(block.asked);
 }

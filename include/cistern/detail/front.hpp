@@ -70,18 +70,19 @@ inline constexpr std::size_t slot_count = 32;
 inline constexpr std::size_t takes_per_choice = 1024;  // of the block for the hand
 
 using Rack = BlockFront*;  // the blocks of one class, last in first out, ended by &no_block
+inline constexpr std::size_t rack_bytes = sizeof(std::uintptr_t);
 
 /// Returns where the rack of a request whose last byte is `last` = bytes - 1 lies among the racks, in
 /// bytes. Its class is the exponent and the top three bits of the fraction of `last` as a double, so
 /// 8 classes per doubling. Numbers of 2^63 and more alias lower classes; no block is large enough to
 /// be taken for them.
 inline std::size_t rack_of_last(std::size_t last) noexcept {
-    constexpr int shift = 49 - std::countr_zero(sizeof(Rack));
+    constexpr int shift = 49 - std::countr_zero(rack_bytes);
     const auto value = static_cast<double>(static_cast<std::int64_t>(last));
-    return (std::bit_cast<std::uint64_t>(value) >> shift) & ((class_count - 1) * sizeof(Rack));
+    return (std::bit_cast<std::uint64_t>(value) >> shift) & ((class_count - 1) * rack_bytes);
 }
 inline std::size_t class_of_last(std::size_t last) noexcept {
-    return rack_of_last(last) / sizeof(Rack);
+    return rack_of_last(last) / rack_bytes;
 }
 
 /// A counter with one writer, which other threads may read at any time. Relaxed: a reader needs no
@@ -172,7 +173,7 @@ struct Loan {
 };
 /// Set where the block was lent from a hand: another thread's release sees that it is not an ordinary one.
 inline constexpr std::uint32_t mark_of_hand = 1U << 31;
-static_assert(class_count * sizeof(Rack) <= 1 << 16, "a buffer keeps the rack in 16 bits");
+static_assert(class_count * rack_bytes <= 1 << 16, "a buffer keeps the rack in 16 bits");
 
 /// Lends a block of at least `bytes` bytes.
 [[gnu::always_inline]] inline Loan take(CoreFront& core, std::size_t bytes, std::size_t type = 0,
