@@ -312,8 +312,7 @@ private:
     [[nodiscard]] bool fast() const noexcept;
 
     // stats.cpp: accounts
-    [[nodiscard]] Totals totals() const noexcept;
-    /// Never falls, as a single look at the totals may.
+    [[nodiscard]] Totals totals() noexcept;
     [[nodiscard]] std::uint64_t acquires_so_far() noexcept;
     Totals note_peaks(ThreadMagazine* magazine) noexcept;
 

@@ -74,14 +74,14 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
 }
 
 /// Before the pool grows beyond its peak: gives back segments that lie idle elsewhere, as many as the new
-/// block will need, and some for the next one. That is what moving pages is on the host; here the host has to wait for their
-/// streams, so it is rare.
+/// block will need, and some for the next one. That is what moving pages is on the host; here the host has
+/// to wait for their streams, so it is rare.
 void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
     if (held_ + size <= held_peak_ || lane.captured()) return;  // waiting would end a capture
     earn_moves();
     if (!moves_.covers(acquires_per_recycling)) return;
-    const std::size_t gone =
-        arena_->drop_segments(std::clamp<std::size_t>(held_ / 16, size, 4 * size));
+    const std::size_t some = std::min<std::size_t>(held_ / 16, size > held_ ? 0 : 4 * size);
+    const std::size_t gone = arena_->drop_segments(std::max(size, some));
     if (gone == 0) return;
     held_ -= gone;
     moves_.pay(acquires_per_recycling);

@@ -55,7 +55,7 @@ constexpr std::uint64_t peak_blur_bytes = 64 << 10, peak_blur_blocks = 64;
 
 /// Adds up while owners go on. Each figure is one its thread really had; together they may be a few
 /// operations apart, so sums are cut where the invariants of the pool cut them.
-Totals Core::totals() const noexcept {
+Totals Core::totals() noexcept {
     Totals sum;
     sum.hits = hits_;
     sum.misses = misses_;
@@ -63,6 +63,8 @@ Totals Core::totals() const noexcept {
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
         sum.hits += m->hits.now_before_others() + m->hits_of_hand();
     }
+    sum.hits = hits_seen_ =
+        std::max(hits_seen_, sum.hits);  // a hand's may be one less for a moment
     std::uint64_t asked = asked_;
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
         detail::Load inside = m->inside();
@@ -88,8 +90,7 @@ Totals Core::totals() const noexcept {
 
 std::uint64_t Core::acquires_so_far() noexcept {
     const Totals now = totals();
-    hits_seen_ = std::max(hits_seen_, now.hits);
-    return hits_seen_ + now.misses;
+    return now.hits + now.misses;
 }
 
 /// Records peaks, and tells this thread's magazine when the next one is near.
@@ -129,11 +130,10 @@ PoolStats Core::stats() {
     age_out(true);
     const Totals now = note_peaks(nullptr);
     PoolStats stats;
-    // A counter never falls, even if this snapshot saw less than the last.
-    hits_seen_ = std::max(hits_seen_, now.hits);
-    stats.hits = hits_seen_;
+    stats.hits = now.hits;
     stats.misses = now.misses;
-    stats.acquires = stats.hits + now.misses;
+    stats.acquires = now.hits + now.misses;
+    // A counter never falls, even if this snapshot saw less than the last.
     releases_seen_ = std::max(releases_seen_, less_or_zero(stats.acquires, now.lent_buffers));
     stats.releases = releases_seen_;
     stats.lent_buffers = {stats.acquires - stats.releases, lent_buffers_peak_};

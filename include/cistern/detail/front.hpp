@@ -17,9 +17,9 @@
 // One block of a magazine may be in the thread's hand: lent to and taken back from requests of the very
 // same size, again and again, by a store each way and its generation. The accounts say that it is lent and
 // the allowance that it is idle, so neither changes; whoever adds up looks whether it is, and how far its
-// generation rose. It gets into the hand by a release on
-// the slow path, which now and then one has to take, and out of it when its owner next takes that path, or
-// somebody empties the magazine or releases the block on another thread.
+// generation rose. It gets into the hand by a release on the slow path, which now and then one has to take,
+// and out of it when its owner next takes that path, or somebody empties the magazine or releases the block
+// on another thread.
 
 #include <atomic>
 #include <bit>
@@ -196,8 +196,8 @@ static_assert(class_count * rack_bytes <= 1 << 16, "a buffer keeps the rack in 1
     if (block->bytes <= last) [[unlikely]]
         return {take_slow(core, bytes, type, may_fail), rack};
     blocks = block->below;
-    __builtin_prefetch(
-        block->ahead);  // if it is in another thread's cache, it comes from there meanwhile
+    // If that is in another thread's cache, it comes from there while the acquires between go on.
+    __builtin_prefetch(block->ahead);
     block->asked = bytes;
     magazine->asked.add(bytes);
     const Load taken = magazine->taken.now() + block->load;
