@@ -1,5 +1,5 @@
-// Four threads, each giving four streams short kernels on buffers of its own; every buffer is written
-// and read back on its stream, so that memory lent too early is seen.
+// Four threads give streams short kernels on buffers of their own: each thread one stream, each four, or
+// all threads the same four. Buffers are read back on their stream, so that memory lent too early is seen.
 
 #include <atomic>
 #include <thread>
@@ -12,7 +12,19 @@ namespace bench {
 
 namespace {
 
-constexpr std::size_t thread_count = 4, stream_count = 4;
+constexpr std::size_t thread_count = 4;
+
+/// Which streams the threads work on.
+struct Layout {
+    const char* name;
+    std::size_t streams;      // of a thread
+    std::size_t from_thread;  // its first stream, times the number of the thread
+
+    [[nodiscard]] std::size_t count() const { return streams + (thread_count - 1) * from_thread; }
+    [[nodiscard]] std::size_t stream(std::size_t thread, std::size_t step) const {
+        return thread * from_thread + step % streams;
+    }
+};
 
 struct Work {
     std::size_t steps;
@@ -20,7 +32,7 @@ struct Work {
     bool kernels;
 };
 
-/// Runs step(thread, stream, number) on all threads; returns the steps per second.
+/// Runs step(thread, number) on all threads; returns the steps per second.
 template <class Step>
 double throughput(const Device& device, std::size_t steps, Step step) {
     std::atomic<std::size_t> ready{0};
@@ -31,7 +43,7 @@ double throughput(const Device& device, std::size_t steps, Step step) {
             device.enter();
             ready.fetch_add(1);
             while (!go.load()) std::this_thread::yield();
-            for (std::size_t i = 0; i < steps; ++i) step(thread, i % stream_count, i);
+            for (std::size_t i = 0; i < steps; ++i) step(thread, i);
         });
     }
     while (ready.load() != thread_count) std::this_thread::yield();
@@ -44,76 +56,116 @@ double throughput(const Device& device, std::size_t steps, Step step) {
 
 std::size_t bytes_of(std::size_t number) { return (std::size_t{4} << 10) << (number % 7); }
 
-/// Writes, and every eighth time reads back what was written: one short kernel a step, mostly.
-void use(const Device& device, CUstream stream, void* data, std::size_t bytes, std::size_t step,
-         std::size_t thread) {
-    const auto value = static_cast<std::uint32_t>((thread << 28) + step);
-    device.fill(stream, data, bytes / 4, value);
-    if (step / stream_count % 8 == 0) device.compare(stream, data, bytes / 4, value);
+/// Threads, streams and the three ways to have buffers for the kernels.
+class Scene {
+public:
+    Scene(const Device& device, const Layout& layout, const Work& work)
+        : device_(device), layout_(layout), work_(work), streams_(layout.count()) {
+        for (const StreamOf& stream : streams_) lanes_.push_back(pool_.on(stream.get()));
+    }
+
+    /// The steps per second with buffers of the pool, of the driver, and with buffers that stay.
+    double cistern() {
+        return run(work_.steps, [this](std::size_t thread, std::size_t lane, std::size_t i) {
+            for (std::size_t b = 0; b < work_.buffers; ++b) {
+                const std::size_t bytes = bytes_of(i + b);
+                const cistern::Buffer buffer = lanes_[lane].acquire(bytes);
+                if (b == 0) use(thread, lane, i, buffer.data(), bytes);
+            }
+        });
+    }
+    double driver() {
+        const std::size_t steps = work_.kernels ? work_.steps : work_.steps / 20;
+        return run(steps, [this](std::size_t thread, std::size_t lane, std::size_t i) {
+            CUstream stream = streams_[lane].get();
+            for (std::size_t b = 0; b < work_.buffers; ++b) {
+                const std::size_t bytes = bytes_of(i + b);
+                CUdeviceptr data = 0;
+                BENCH_CHECK(cuMemAllocAsync(&data, bytes, stream));
+                if (b == 0) use(thread, lane, i, reinterpret_cast<void*>(data), bytes);
+                BENCH_CHECK(cuMemFreeAsync(data, stream));
+            }
+        });
+    }
+    double kernels_alone() {
+        if (!work_.kernels) return 0;
+        std::vector<cistern::Buffer> kept;
+        for (std::size_t i = 0; i < thread_count * lanes_.size(); ++i) {
+            kept.push_back(lanes_[i % lanes_.size()].acquire(bytes_of(6)));
+        }
+        return run(work_.steps, [&, this](std::size_t thread, std::size_t lane, std::size_t i) {
+            use(thread, lane, i, kept[thread * lanes_.size() + lane].data(), bytes_of(i));
+        });
+    }
+    void compare_every(std::size_t steps) { compare_every_ = steps; }
+    [[nodiscard]] cistern::PoolStats stats() const { return pool_.stats(); }
+
+private:
+    template <class Step>
+    double run(std::size_t steps, Step step) {
+        return throughput(device_, steps, [&, this](std::size_t thread, std::size_t i) {
+            step(thread, layout_.stream(thread, i), i / layout_.streams);
+        });
+    }
+    /// One short kernel that writes, and now and then a second one that reads back.
+    void use(std::size_t thread, std::size_t lane, std::size_t step, void* data,
+             std::size_t bytes) {
+        if (!work_.kernels) return;
+        const auto value = static_cast<std::uint32_t>((thread << 28) + step);
+        device_.fill(streams_[lane].get(), data, bytes / 4, value);
+        if (step % compare_every_ == 0) {
+            device_.compare(streams_[lane].get(), data, bytes / 4, value);
+        }
+    }
+
+    const Device& device_;
+    Layout layout_;
+    Work work_;
+    std::size_t compare_every_ = 64;
+    std::vector<StreamOf> streams_;
+    cistern::Pool pool_{cistern::Memory::device()};
+    std::vector<cistern::StreamPool> lanes_;
+};
+
+nlohmann::ordered_json row(const Device& device, const Layout& layout, const Work& work) {
+    std::vector<double> ours, theirs, bound;
+    cistern::PoolStats stats;
+    for (int round = 0; round < 5; ++round) {
+        Scene scene(device, layout, work);
+        bound.push_back(scene.kernels_alone());
+        ours.push_back(scene.cistern());
+        theirs.push_back(scene.driver());
+        stats = scene.stats();
+        scene.compare_every(1);  // once more without the clock, and every buffer read back
+        scene.cistern();
+    }
+    return {{"streams", layout.name},
+            {"buffers_per_step", work.buffers},
+            {"kernels_per_step", work.kernels ? 1 : 0},
+            {"cistern_steps_per_s", median(ours)},
+            {"cuMemAllocAsync_steps_per_s", median(theirs)},
+            {"kernels_alone_steps_per_s", median(bound)},
+            {"ratio", median(ours) / median(theirs)},
+            {"cistern_hit_rate", stats.hit_rate()},
+            {"cistern_held_bytes", stats.held_bytes.peak}};
 }
 
 }  // namespace
 
 nlohmann::ordered_json several_streams(const Device& device) {
-    const std::array<StreamOf, stream_count> streams;
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (const Work& work : {Work{200'000, 1, false}, Work{20'000, 1, true}, Work{10'000, 4, true},
-                             Work{4'000, 16, true}}) {
-        double ours = 0, theirs = 0, bound = 0;
-        cistern::PoolStats stats;
-        for (int round = 0; round < 3; ++round) {
-            cistern::Pool pool(cistern::Memory::device());
-            std::vector<cistern::StreamPool> lanes;
-            for (const StreamOf& stream : streams) lanes.push_back(pool.on(stream.get()));
-            const auto cistern_step = [&](std::size_t thread, std::size_t lane, std::size_t i) {
-                for (std::size_t b = 0; b < work.buffers; ++b) {
-                    const std::size_t bytes = bytes_of(i / stream_count + b);
-                    const cistern::Buffer buffer = lanes[lane].acquire(bytes);
-                    if (!work.kernels || b != 0) continue;
-                    use(device, streams[lane].get(), buffer.data(), bytes, i, thread);
-                }
-            };
-            const auto driver_step = [&](std::size_t thread, std::size_t lane, std::size_t i) {
-                CUstream stream = streams[lane].get();
-                for (std::size_t b = 0; b < work.buffers; ++b) {
-                    const std::size_t bytes = bytes_of(i / stream_count + b);
-                    CUdeviceptr data = 0;
-                    BENCH_CHECK(cuMemAllocAsync(&data, bytes, stream));
-                    if (work.kernels && b == 0) {
-                        use(device, stream, reinterpret_cast<void*>(data), bytes, i, thread);
-                    }
-                    BENCH_CHECK(cuMemFreeAsync(data, stream));
-                }
-            };
-            // What the kernels alone allow: every thread has a buffer per stream, and keeps it.
-            std::vector<cistern::Buffer> kept;
-            for (std::size_t i = 0; i < thread_count * stream_count; ++i) {
-                kept.push_back(lanes[i % stream_count].acquire(bytes_of(6)));
-            }
-            const auto bare_step = [&](std::size_t thread, std::size_t lane, std::size_t i) {
-                use(device, streams[lane].get(), kept[thread * stream_count + lane].data(),
-                    bytes_of(i / stream_count), i, thread);
-            };
-            if (work.kernels) bound = std::max(bound, throughput(device, work.steps, bare_step));
-            kept.clear();
-            ours = std::max(ours, throughput(device, work.steps, cistern_step));
-            const std::size_t fewer = work.kernels ? work.steps : work.steps / 20;
-            theirs = std::max(theirs, throughput(device, fewer, driver_step));
-            stats = pool.stats();
+    for (const Layout& layout : {Layout{"one per thread", 1, 1}, Layout{"four per thread", 4, 4},
+                                 Layout{"four shared by all", 4, 0}}) {
+        for (const Work& work : {Work{200'000, 1, false}, Work{20'000, 1, true},
+                                 Work{10'000, 4, true}, Work{4'000, 16, true}}) {
+            rows.push_back(row(device, layout, work));
         }
-        rows.push_back({{"buffers_per_step", work.buffers},
-                        {"kernels_per_step", work.kernels ? 1 : 0},
-                        {"cistern_steps_per_s", ours},
-                        {"cuMemAllocAsync_steps_per_s", theirs},
-                        {"kernels_alone_steps_per_s", bound},
-                        {"ratio", ours / theirs},
-                        {"cistern_hit_rate", stats.hit_rate()},
-                        {"cistern_held_bytes", stats.held_bytes.peak}});
     }
     nlohmann::ordered_json result;
     result["throughput"] = rows;
     result["words_corrupted"] = device.errors();
 
+    const std::array<StreamOf, 2> streams;
     // A block crosses when its new stream would else ask the memory for more.
     cistern::Pool pool(cistern::Memory::device(), {.max_bytes = std::size_t{64} << 20,
                                                    .max_idle_bytes = std::size_t{64} << 20});

@@ -17,6 +17,11 @@ inline double seconds() {
         .count();
 }
 
+inline double median(std::vector<double> values) {
+    std::ranges::sort(values);
+    return values[values.size() / 2];
+}
+
 /// A loop to time: run(steps) does so many steps.
 struct Loop {
     std::size_t steps;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace cistern::test {
 
@@ -215,6 +216,7 @@ void Gpu::check_on_host(void* data) {
     const Job& job = *static_cast<Job*>(data);
     if (job.slowly) std::this_thread::sleep_for(a_while);
     const auto* const bytes = static_cast<const unsigned char*>(job.data);
+    if (bytes[0] == job.value && std::memcmp(bytes, bytes + 1, job.bytes - 1) == 0) return;
     const auto right = std::count(bytes, bytes + job.bytes, job.value);
     job.gpu->wrong_ += static_cast<unsigned>(job.bytes - static_cast<std::size_t>(right));
 }
