@@ -150,8 +150,8 @@ def train(arguments):
 def run_all(arguments):
     results = []
     for model in [arguments.model] if arguments.model else MODELS:
-        runs = {}
-        for round_ in range(arguments.rounds):
+        runs, times = {}, {allocator: [] for allocator in ALLOCATORS}
+        for _ in range(arguments.rounds):
             for allocator in ALLOCATORS:
                 command = [sys.executable, __file__, "--allocator", allocator, "--model", model,
                            "--steps", str(arguments.steps)]
@@ -161,6 +161,7 @@ def run_all(arguments):
                 if output.returncode != 0:
                     sys.exit(f"{' '.join(command)} failed:\n{output.stderr[-3000:]}")
                 run = json.loads(output.stdout.splitlines()[-1])
+                times[allocator].append(run["step_ms"])
                 best = runs.get(allocator)
                 if best is None or run["step_ms"] < best["step_ms"]:
                     runs[allocator] = run
@@ -175,15 +176,16 @@ def run_all(arguments):
                 "reserved_bytes": run["reserved_bytes"], "own_allocated_bytes": run["allocated_bytes"],
                 "reserved_over_allocated": run["reserved_bytes"] / base["allocated_bytes"],
                 "moves": run["moves"], "moved_bytes": run["moved_bytes"],
-                "step_ms": run["step_ms"], "median_step_ms": run["median_step_ms"],
+                "step_ms": run["step_ms"], "step_ms_of_each_process": times[allocator],
+                "median_step_ms": run["median_step_ms"],
                 "step_over_torch": run["step_ms"] / base["step_ms"],
                 "step_over_expandable": run["step_ms"] / runs["expandable"]["step_ms"]})
             row = results[-1]
             print(f"{model:<12} {allocator:<11} loss {row['last_loss']:.4f} ({same} equal, "
                   f"then differs {furthest:.1e}) reserved {run['reserved_bytes'] / 2**20:8.0f} MiB = "
                   f"{row['reserved_over_allocated']:.3f} x allocated, step {row['step_ms']:.2f} ms = "
-                  f"{row['step_over_torch']:.3f} x torch, {row['step_over_expandable']:.3f} x expandable",
-                  flush=True)
+                  f"{row['step_over_torch']:.3f} x torch, {row['step_over_expandable']:.3f} x expandable "
+                  f"(of {', '.join(f'{ms:.1f}' for ms in times[allocator])})", flush=True)
     return results
 
 
