@@ -62,6 +62,15 @@ Group nested() {
     return group;
 }
 
+Group rotating() {
+    return {.title = "Seven sizes in turn, one thread: ns per pair",
+            .reference = "",
+            .cases = {{.task = "rotate",
+                       .bytes = 4 * kib,
+                       .lines = {{.label = "4 to 256 KiB"}},
+                       .contestants = with({"cistern", "static"}, allocators)}}};
+}
+
 Group arrays() {
     Group group{.title = "Pairs through array<double>(n, m): ns per pair", .reference = "floor"};
     add_sizes(group, {.task = "array", .contestants = {"floor", "cistern", "static"}},
@@ -245,9 +254,9 @@ Group zeroed() {
 }  // namespace
 
 std::vector<Group> plan(bool quick) {
-    std::vector<Group> groups{pairs(), nested(),  arrays(),      fits(),   arena(),
-                              pools(), mixed(),   crowd(),       remote(), two_threads(),
-                              touch(), replace(), first_touch(), zeroed()};
+    std::vector<Group> groups{pairs(),       rotating(), nested(),  arrays(),      fits(),
+                              arena(),       pools(),    mixed(),   crowd(),       remote(),
+                              two_threads(), touch(),    replace(), first_touch(), zeroed()};
     if (!quick) return groups;
     for (Group& group : groups) {
         for (Case& one : group.cases) {

@@ -29,6 +29,7 @@ std::unique_ptr<Task> make_one_size(const Parameters& parameters) {
 template <class Source>
 std::unique_ptr<Task> make_any_size(const Parameters& parameters) {
     const std::string& task = parameters.task;
+    if (task == "rotate") return std::make_unique<RotateTask<Source>>(parameters);
     if (task == "replace") return std::make_unique<ReplaceTask<Source, LargeBuffers>>(parameters);
     if (task == "mixed") return std::make_unique<ReplaceTask<Source, MixedBuffers>>(parameters);
     if (task == "fresh") return std::make_unique<FreshTask<FreshTouch<Source>>>(parameters);

@@ -1,5 +1,5 @@
 #pragma once
-// Acquire and release, over and over: one at a time, several at once, and on two threads.
+// Acquire and release, over and over: one at a time, in several sizes, several at once, on two threads.
 
 #include <cstddef>
 
@@ -32,6 +32,30 @@ public:
 
 private:
     std::size_t bytes_;
+    Source source_;
+    Batch batch_;
+};
+
+/// Pairs of seven sizes in turn, each twice the one before; ns per pair.
+template <class Source>
+class RotateTask : public Task {
+public:
+    explicit RotateTask(const Parameters& parameters)
+        : smallest_(parameters.bytes), source_(smallest_), batch_(parameters.round_ns) {}
+
+    Figures round() override {
+        return {{"ns", batch_.run([&](std::size_t count) { run(count); })}};
+    }
+
+private:
+    [[gnu::noinline]] void run(std::size_t count) {
+        for (std::size_t turn = 0; count != 0; --count, turn = turn == 6 ? 0 : turn + 1) {
+            auto loan = source_.acquire(smallest_ << turn);
+            keep(loan.data());
+        }
+    }
+
+    std::size_t smallest_;
     Source source_;
     Batch batch_;
 };
