@@ -54,7 +54,7 @@ struct Library : cuda::Driver {
 private:
     explicit Library(const char* named) {
         const char* const file = named != nullptr ? named : "libcuda.so.1";
-        setenv("TEST_CUDA_DEVICES", "4", 0);  // of a stand-in: some tests want one to themselves
+        setenv("TEST_CUDA_DEVICES", "6", 0);  // of a stand-in: some tests want one to themselves
         handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
         if (handle == nullptr) {
             missing = dlerror();
