@@ -75,7 +75,7 @@ public:
         });
     }
     double driver() {
-        const std::size_t steps = work_.kernels ? work_.steps : work_.steps / 20;
+        const std::size_t steps = work_.kernels ? work_.steps : work_.steps / 200;
         return run(steps, [this](std::size_t thread, std::size_t lane, std::size_t i) {
             CUstream stream = streams_[lane].get();
             for (std::size_t b = 0; b < work_.buffers; ++b) {
@@ -156,7 +156,7 @@ nlohmann::ordered_json several_streams(const Device& device) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const Layout& layout : {Layout{"one per thread", 1, 1}, Layout{"four per thread", 4, 4},
                                  Layout{"four shared by all", 4, 0}}) {
-        for (const Work& work : {Work{200'000, 1, false}, Work{20'000, 1, true},
+        for (const Work& work : {Work{2'000'000, 1, false}, Work{20'000, 1, true},
                                  Work{10'000, 4, true}, Work{4'000, 16, true}}) {
             rows.push_back(row(device, layout, work));
         }
