@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -58,8 +60,12 @@ Fit parse_fit(std::string_view text) {
 Memory parse_memory(std::string_view text) {
     const std::size_t colon = text.find(':');
     const std::string_view name = text.substr(0, colon);
-    const int device =
-        colon == std::string_view::npos ? 0 : static_cast<int>(parse_count(text.substr(colon + 1)));
+    const std::size_t number =
+        colon == std::string_view::npos ? 0 : parse_count(text.substr(colon + 1));
+    if (number > std::numeric_limits<int>::max()) {
+        throw InvalidArgument(fmt::format("no such device: '{}'", text));
+    }
+    const int device = static_cast<int>(number);
     if (name == "device") return Memory::device(device);
     if (name == "pinned") return Memory::pinned(device);
     if (name == "managed") return Memory::managed(device);
@@ -80,7 +86,8 @@ void parse_max_bytes(std::string_view text, trace::ReplayOptions& options) {
     }
     const char* const end = text.data() + text.size() - 1;
     const auto [stop, error] = std::from_chars(text.data(), end, options.max_over_live);
-    if (error != std::errc() || stop != end || !(options.max_over_live > 0)) {
+    if (error != std::errc() || stop != end || !(options.max_over_live > 0) ||
+        !std::isfinite(options.max_over_live)) {
         throw InvalidArgument(
             fmt::format("expected bytes, or a multiple of the peak such as 1.1x: '{}'", text));
     }
@@ -133,7 +140,7 @@ std::string short_name(std::string_view path) {
 }
 
 void print_table(const std::vector<std::string>& files,
-                 const std::vector<trace::ReplayResult>& results) {
+                 const std::vector<trace::ReplayResult>& results, bool limited) {
     constexpr auto row = "{:<{}} {:>9} {:>8} {:>9} {:>9} {:>10} {:>10} {:>9} {:>9} {:>7} {:>8}\n";
     std::size_t width = 5;
     for (const std::string& file : files) width = std::max(width, short_name(file).size());
@@ -159,8 +166,9 @@ void print_table(const std::vector<std::string>& files,
                    sum / static_cast<double>(files.size()), worst);
     }
     if (failures > 0) {
-        fmt::print("\n{} acquires failed: --max-bytes is less than the program needs.\n",
-                   text_of_count(failures));
+        fmt::print("\n{} acquires failed: {}\n", text_of_count(failures),
+                   limited ? "--max-bytes is less than the program needs."
+                           : "the memory has no room for them.");
     }
 }
 
@@ -181,7 +189,9 @@ void run_replay(const ReplayArguments& arguments) {
     if (arguments.json) {
         print_json(arguments.files, results);
     } else {
-        print_table(arguments.files, results);
+        const bool limited =
+            arguments.options.pool.max_bytes != no_limit || arguments.options.max_over_live != 0;
+        print_table(arguments.files, results, limited);
     }
 }
 

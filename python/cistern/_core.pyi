@@ -45,6 +45,12 @@ class Loan:
     def also_used_on(self, stream: int) -> None:
         """Say that work on this stream uses the bytes too."""
 
+    def copy_from(self, host: int, nbytes: int) -> None:
+        """Copies from an address of the host."""
+
+    def copy_to(self, host: int, nbytes: int) -> None:
+        """Copies to an address of the host."""
+
     def share(self) -> Shared:
         """The bytes for other processes."""
 

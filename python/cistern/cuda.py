@@ -13,22 +13,40 @@ Another process can use the same bytes:
     x = cistern.cuda.open(queue.get())                  # in the other process
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
 from multiprocessing import reduction
+from typing import Any, Iterable, SupportsIndex
 
 import numpy
+from numpy.typing import DTypeLike
 
 from . import _core
-from .errors import Unavailable
+from .errors import InvalidArgument, Unavailable
+from .pool import _count, _extents
 
 __all__ = ["available", "empty", "DeviceArray", "share", "open", "SharedArray", "stats", "explain", "trim"]
 
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # of DLPack
 
 
-def available():
+def _device(number: SupportsIndex) -> int:
+    number = _count("device", number)
+    if number > 2**31 - 1:
+        raise InvalidArgument(f"device is out of range: {number}")
+    return number
+
+
+def _memory(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"memory is text, not {type(name).__name__!r}: {name!r}")
+    return name
+
+
+def available() -> bool:
     """Whether there is a CUDA driver with a device."""
     return _core.cuda_available()
 
@@ -38,34 +56,35 @@ class DeviceArray:
 
     __slots__ = ("_loan", "shape", "dtype", "stream", "__weakref__")
 
-    def __init__(self, loan, shape, dtype, stream):
+    def __init__(self, loan: _core.Loan | _core.Opened, shape: tuple[int, ...], dtype: numpy.dtype[Any],
+                 stream: int) -> None:
         self._loan = loan
         self.shape = shape
         self.dtype = dtype
         self.stream = stream
 
     @property
-    def ptr(self):
+    def ptr(self) -> int:
         """The address on the device."""
         return self._loan.ptr
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
-    def device(self):
+    def device(self) -> int:
         return self._loan.device
 
     @property
-    def __cuda_array_interface__(self):
+    def __cuda_array_interface__(self) -> dict[str, Any]:
         return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.ptr, False),
                 "version": 3, "strides": None, "stream": self.stream or 1}
 
-    def __dlpack_device__(self):
+    def __dlpack_device__(self) -> tuple[int, int]:
         return (2, self.device)
 
-    def __dlpack__(self, **options):
+    def __dlpack__(self, **options: Any) -> Any:
         code = _CODES.get(self.dtype.kind)
         if code is None:
             raise BufferError(f"DLPack has no such dtype: {self.dtype}")
@@ -73,28 +92,28 @@ class DeviceArray:
         # Some versions of nanobind hand out the capsule itself.
         return array.__dlpack__(**options) if hasattr(array, "__dlpack__") else array
 
-    def also_used_on(self, stream):
+    def also_used_on(self, stream: SupportsIndex) -> None:
         """Say that work on another stream uses these bytes too: they are lent again only after it."""
-        self._loan.also_used_on(stream)
+        self._loan.also_used_on(_count("stream", stream))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"cistern.cuda.DeviceArray(shape={self.shape}, dtype={self.dtype}, device={self.device})"
 
 
-def empty(shape, dtype="float64", *, device=0, stream=0):
+def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: DTypeLike = "float64", *,
+          device: SupportsIndex = 0, stream: SupportsIndex = 0) -> DeviceArray:
     """An array on a device, with whatever the last user left in it.
 
     `stream` is a CUDA stream's handle as a number (0: the default stream); the bytes may be given back
     while work on that stream still uses them.
     """
-    dtype = numpy.dtype(dtype)
-    if dtype.hasobject:
-        raise TypeError(f"a device cannot hold Python objects: {dtype}")
-    shape = tuple(int(n) for n in (shape if hasattr(shape, "__iter__") else (shape,)))
-    if any(n < 0 for n in shape):
-        raise ValueError(f"an extent is negative: {shape}")
-    nbytes = math.prod(shape) * dtype.itemsize
-    return DeviceArray(_core.lend("device", device, max(nbytes, 1), stream), shape, dtype, stream)
+    kind = numpy.dtype(dtype)
+    if kind.hasobject:
+        raise TypeError(f"a device cannot hold Python objects: {kind}")
+    nbytes = _core.nbytes(shape, kind)
+    handle = _count("stream", stream)
+    loan = _core.lend("device", _device(device), max(nbytes, 1), handle)
+    return DeviceArray(loan, _extents(shape), kind, handle)
 
 
 class SharedArray:
@@ -104,23 +123,25 @@ class SharedArray:
 
     __slots__ = ("_shared", "_array", "shape", "dtype")
 
-    def __init__(self, shared, shape, dtype, array=None):
+    def __init__(self, shared: _core.Shared, shape: tuple[int, ...], dtype: numpy.dtype[Any],
+                 array: DeviceArray | None = None) -> None:
         self._shared = shared
         self._array = array  # stays lent
         self.shape = shape
         self.dtype = dtype
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         shared = self._shared
         parts = [(reduction.DupFd(file), nbytes) for file, nbytes in shared.parts]
         return _arrive, (parts, shared.offset, shared.nbytes, shared.uuid, self.shape, self.dtype)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"cistern.cuda.SharedArray(shape={self.shape}, dtype={self.dtype})"
 
 
-def _arrive(parts, offset, nbytes, uuid, shape, dtype):
-    files = []
+def _arrive(parts: Any, offset: int, nbytes: int, uuid: bytes, shape: tuple[int, ...],
+            dtype: numpy.dtype[Any]) -> SharedArray:
+    files: list[int] = []
     try:
         for file, _ in parts:
             files.append(file.detach())
@@ -132,7 +153,7 @@ def _arrive(parts, offset, nbytes, uuid, shape, dtype):
     return SharedArray(_core.Shared(list(zip(files, sizes)), offset, nbytes, uuid), shape, dtype)
 
 
-def share(array):
+def share(array: DeviceArray) -> SharedArray:
     """The bytes of an array, for another process to open().
 
     Keep the array, or what this returns, while others use the bytes: afterwards they are lent again. Streams
@@ -143,32 +164,35 @@ def share(array):
     return SharedArray(array._loan.share(), array.shape, array.dtype, array)
 
 
-def open(shared, *, stream=0):
+def open(shared: SharedArray, *, stream: SupportsIndex = 0) -> DeviceArray:
     """The array that another process shared: the same bytes, which stay valid whatever becomes of it.
 
     They are unmapped with the last array that uses them, once the device's work is done.
     """
     if not isinstance(shared, SharedArray):
         raise TypeError(f"only what cistern.cuda.share() made can be opened: {shared!r}")
-    return DeviceArray(_core.Opened(shared._shared), shared.shape, shared.dtype, stream)
+    handle = _count("stream", stream)
+    return DeviceArray(_core.Opened(shared._shared), shared.shape, shared.dtype, handle)
 
 
-def stats(device=0, memory="device"):
+def stats(device: SupportsIndex = 0, memory: str = "device") -> dict[str, Any]:
     """What the process's pool counts: the names of `cistern.Pool.stats()`, as a dict."""
-    return json.loads(_core.default_stats_json(memory, device))
+    counted: dict[str, Any] = json.loads(_core.default_stats_json(_memory(memory), _device(device)))
+    return counted
 
 
-def explain(device=0, memory="device"):
+def explain(device: SupportsIndex = 0, memory: str = "device") -> str:
     """What the process's pool holds, and why, as a text."""
-    return _core.default_explain(memory, device)
+    return _core.default_explain(_memory(memory), _device(device))
 
 
-def trim(device=0, memory="device", keep_idle_bytes=0):
+def trim(device: SupportsIndex = 0, memory: str = "device", keep_idle_bytes: SupportsIndex = 0) -> int:
     """Gives idle bytes back to the driver. Returns how many."""
-    return _core.default_trim(memory, device, keep_idle_bytes)
+    keep = _count("keep_idle_bytes", keep_idle_bytes)
+    return _core.default_trim(_memory(memory), _device(device), keep)
 
 
-def _require():
+def _require() -> None:
     if not available():
         _core.lend("device", 0, 1)  # raises Unavailable, saying why
         raise Unavailable("there is no CUDA device")

@@ -7,7 +7,10 @@
         x = cupy.zeros((1024, 1024))
 """
 
+from __future__ import annotations
+
 import contextlib
+from typing import Any, Iterator, SupportsIndex
 
 import cupy  # type: ignore
 
@@ -22,7 +25,7 @@ _UnownedMemory = cupy.cuda.UnownedMemory
 _MemoryPointer = cupy.cuda.MemoryPointer
 
 
-def malloc(nbytes):
+def malloc(nbytes: int) -> Any:
     """An allocator for `cupy.cuda.set_allocator`, in the order of CuPy's current stream."""
     device = _device_id()
     loan = _lend("device", device, nbytes or 1, _current_stream().ptr)
@@ -32,17 +35,17 @@ def malloc(nbytes):
 class _PinnedMemory(cupy.cuda.PinnedMemory):
     """Page-locked bytes that return to the pool with the object."""
 
-    def __init__(self, nbytes):
+    def __init__(self, nbytes: int) -> None:
         # Not the base's __init__, which would allocate.
-        self._loan = _lend("pinned", 0, nbytes or 1)
+        self._loan: _core.Loan | None = _lend("pinned", 0, nbytes or 1)
         self.ptr = self._loan.ptr
         self.size = nbytes
 
-    def __del__(self):
+    def __del__(self) -> None:
         self._loan = None
 
 
-def malloc_pinned(nbytes):
+def malloc_pinned(nbytes: int) -> Any:
     """An allocator for `cupy.cuda.set_pinned_memory_allocator`.
 
     CuPy says nothing of the streams that copy from it, so these bytes are lent again at once; where copies
@@ -51,7 +54,7 @@ def malloc_pinned(nbytes):
     return cupy.cuda.PinnedMemoryPointer(_PinnedMemory(nbytes), 0)
 
 
-def enable(pinned=False):
+def enable(pinned: bool = False) -> None:
     """Has CuPy allocate from Cistern; `pinned` its page-locked memory too."""
     cuda._require()
     cupy.cuda.set_allocator(malloc)
@@ -59,30 +62,30 @@ def enable(pinned=False):
         cupy.cuda.set_pinned_memory_allocator(malloc_pinned)
 
 
-def disable():
+def disable() -> None:
     """Has CuPy allocate from its own default pools again."""
     cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
     cupy.cuda.set_pinned_memory_allocator(cupy.get_default_pinned_memory_pool().malloc)
 
 
 @contextlib.contextmanager
-def using():
+def using() -> Iterator[None]:
     """Has CuPy allocate from Cistern in this block, on this thread. Arrays may outlive it."""
     cuda._require()
     with cupy.cuda.using_allocator(malloc):
         yield
 
 
-def stats(device=0):
+def stats(device: SupportsIndex = 0) -> dict[str, Any]:
     """What the pool of a device counts, as a dict."""
     return cuda.stats(device)
 
 
-def explain(device=0):
+def explain(device: SupportsIndex = 0) -> str:
     """What the pool of a device holds, and why, as a text."""
     return cuda.explain(device)
 
 
-def trim(device=0, keep_idle_bytes=0):
+def trim(device: SupportsIndex = 0, keep_idle_bytes: SupportsIndex = 0) -> int:
     """Gives idle bytes back to the driver. Returns how many."""
     return cuda.trim(device, keep_idle_bytes=keep_idle_bytes)

@@ -6,7 +6,10 @@
 or, without touching the program, NUMBA_CUDA_MEMORY_MANAGER=cistern.numba in the environment.
 """
 
+from __future__ import annotations
+
 import ctypes
+from typing import Any
 
 from numba import cuda as numba_cuda  # type: ignore
 
@@ -20,18 +23,18 @@ class CisternManager(numba_cuda.HostOnlyCUDAMemoryManager):
     the host's as ever."""
 
     @property
-    def interface_version(self):
+    def interface_version(self) -> int:
         return 1
 
-    def initialize(self):
+    def initialize(self) -> None:
         super().initialize()
         cuda._require()
 
-    def memalloc(self, size):
+    def memalloc(self, size: int) -> Any:
         device = self.context.device.id
         loan = _core.lend("device", device, size or 1, 0)
         # The pointer may be an object of the driver's bindings, or a number.
-        pointer = ctypes.c_uint64(loan.ptr)
+        pointer: Any = ctypes.c_uint64(loan.ptr)
         try:
             from cuda.bindings import driver  # type: ignore
             pointer = driver.CUdeviceptr(loan.ptr)
@@ -39,19 +42,19 @@ class CisternManager(numba_cuda.HostOnlyCUDAMemoryManager):
             pass
         return numba_cuda.MemoryPointer(self.context, pointer, size, finalizer=loan.release)
 
-    def get_memory_info(self):
+    def get_memory_info(self) -> Any:
         stats = cuda.stats(self.context.device.id)
         return numba_cuda.MemoryInfo(free=stats["idle_bytes"]["now"], total=stats["held_bytes"]["now"])
 
-    def reset(self):
+    def reset(self) -> None:
         super().reset()
         cuda.trim(self.context.device.id)
 
-    def get_ipc_handle(self, memory):
+    def get_ipc_handle(self, memory: Any) -> Any:
         raise NotImplementedError("Numba cannot share Cistern's memory with other processes")
 
 
-def enable():
+def enable() -> None:
     """Has Numba allocate device memory from Cistern."""
     numba_cuda.set_memory_manager(CisternManager)
 

@@ -33,6 +33,12 @@ def _count(name, value):
     return number
 
 
+def _extents(shape):
+    """Returns a shape, which _core.nbytes() has accepted, as a tuple."""
+    extents = shape if isinstance(shape, tuple) else np.atleast_1d(np.asarray(shape))
+    return tuple(int(extent) for extent in extents)
+
+
 def _milliseconds(name, seconds):
     if seconds is None:
         return None
@@ -47,19 +53,25 @@ def _milliseconds(name, seconds):
     )
 
 
+def _limits_for_core(limits):
+    age = limits.pop("max_idle_age")
+    core = {name: _limit(name, value) for name, value in limits.items()}
+    return {**core, "max_idle_milliseconds": _milliseconds("max_idle_age", age)}
+
+
 _FIT_NAMES = {Elastic: "elastic", ExactFit: "exact", BestFit: "best", FixedBlock: "fixed"}
 
 
 class Pool(_core.Pool):
     """Lends NumPy arrays: C order, 64-byte aligned, their memory back when the last view dies.
 
-    memory: "host". fit: "elastic" (splits and coalesces), "exact", "best", "best:0.1",
+    memory: "host", "pinned" or "managed". fit: "elastic" (splits and coalesces), "exact", "best", "best:0.1",
     "fixed:BYTES", or one of the classes Elastic, ExactFit, BestFit, FixedBlock. Limits are bytes,
     counts and seconds; None is the default. Thread-safe. Arrays may outlive the pool. Pickling a
-    pool keeps its options, not its memory.
+    pool keeps the options it was given, not its memory.
     """
 
-    __slots__ = ("_options", "__weakref__")
+    __slots__ = ("_options", "_given", "__weakref__")
 
     def __init__(
         self,
@@ -82,6 +94,14 @@ class Pool(_core.Pool):
         for argument, value in (("memory", memory), ("name", name), ("evict", evict)):
             if not isinstance(value, str):
                 raise TypeError(f"{argument} is text, not {type(value).__name__!r}: {value!r}")
+        # Defaults depend on the machine, so only what was given is pickled.
+        self._given = {
+            "max_bytes": max_bytes,
+            "max_idle_bytes": max_idle_bytes,
+            "max_idle_buffers": max_idle_buffers,
+            "max_buffer_bytes": max_buffer_bytes,
+            "max_idle_age": max_idle_age,
+        }
         super().__init__(
             memory=memory,
             huge_pages=bool(huge_pages),
@@ -90,14 +110,10 @@ class Pool(_core.Pool):
             max_waste=float(fit.max_waste) if isinstance(fit, BestFit) else 0.0,
             block_bytes=_count("bytes", fit.bytes) if isinstance(fit, FixedBlock) else 0,
             alignment=_count("alignment", alignment),
-            max_bytes=_limit("max_bytes", max_bytes),
-            max_idle_bytes=_limit("max_idle_bytes", max_idle_bytes),
-            max_idle_buffers=_limit("max_idle_buffers", max_idle_buffers),
-            max_buffer_bytes=_limit("max_buffer_bytes", max_buffer_bytes),
-            max_idle_milliseconds=_milliseconds("max_idle_age", max_idle_age),
             evict=evict,
             separate_types=bool(separate_types),
             wipe_on_release=bool(wipe_on_release),
+            **_limits_for_core(dict(self._given)),
         )
         self._options = {
             "memory": memory,
@@ -178,13 +194,15 @@ class Pool(_core.Pool):
         max_idle_age=None,
     ):
         """Changes the limits that are given, at once: evicts what is above."""
-        self._set_limits(
-            max_bytes=_limit("max_bytes", max_bytes),
-            max_idle_bytes=_limit("max_idle_bytes", max_idle_bytes),
-            max_idle_buffers=_limit("max_idle_buffers", max_idle_buffers),
-            max_buffer_bytes=_limit("max_buffer_bytes", max_buffer_bytes),
-            max_idle_milliseconds=_milliseconds("max_idle_age", max_idle_age),
-        )
+        limits = {
+            "max_bytes": max_bytes,
+            "max_idle_bytes": max_idle_bytes,
+            "max_idle_buffers": max_idle_buffers,
+            "max_buffer_bytes": max_buffer_bytes,
+            "max_idle_age": max_idle_age,
+        }
+        self._set_limits(**_limits_for_core(dict(limits)))
+        self._given.update((name, limit) for name, limit in limits.items() if limit is not None)
 
     def stats(self):
         """Returns what the pool did and what it holds."""
@@ -205,7 +223,7 @@ class Pool(_core.Pool):
     def __reduce__(self):
         if self is _default:
             return default_pool, ()
-        return _from_options, (self.options,)
+        return _from_options, ({**self._options, **self._given},)
 
     def __repr__(self):
         stats = self.stats()

@@ -7,16 +7,20 @@ What PyTorch caches no longer, Cistern keeps: `cistern.torch.stats()` shows it, 
 and its kin do not know. `mem_pool()` serves only what is allocated under `torch.cuda.use_mem_pool`.
 """
 
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
 import torch  # type: ignore
 
 from . import _core, cuda
 
 __all__ = ["allocator", "enable", "mem_pool", "stats", "explain", "trim"]
 
-_allocator = None
+_allocator: Any = None
 
 
-def allocator():
+def allocator() -> Any:
     """The `torch.cuda.memory.CUDAPluggableAllocator` that lends from Cistern."""
     global _allocator
     cuda._require()
@@ -29,26 +33,26 @@ def allocator():
     return _allocator
 
 
-def enable():
+def enable() -> None:
     """Has PyTorch allocate all CUDA memory from Cistern. Call it before the first CUDA tensor."""
     torch.cuda.memory.change_current_allocator(allocator())
 
 
-def mem_pool():
+def mem_pool() -> Any:
     """A `torch.cuda.MemPool` for `torch.cuda.use_mem_pool`: PyTorch's cache, on Cistern's bytes."""
     return torch.cuda.MemPool(allocator().allocator())
 
 
-def stats(device=0):
+def stats(device: SupportsIndex = 0) -> dict[str, Any]:
     """What the pool of a device counts, as a dict."""
     return cuda.stats(device)
 
 
-def explain(device=0):
+def explain(device: SupportsIndex = 0) -> str:
     """What the pool of a device holds, and why, as a text."""
     return cuda.explain(device)
 
 
-def trim(device=0, keep_idle_bytes=0):
+def trim(device: SupportsIndex = 0, keep_idle_bytes: SupportsIndex = 0) -> int:
     """Gives idle bytes back to the driver. Returns how many."""
     return cuda.trim(device, keep_idle_bytes=keep_idle_bytes)

@@ -1,6 +1,6 @@
 """Buffers with a host and a device side, kept by exact shape and dtype.
 
-This build has no device memory: the device side is the host side, and the states say so.
+Without a CUDA device the device side is the host side, and the states say so.
 """
 
 import enum
@@ -15,7 +15,7 @@ import numpy as np
 from . import _core
 from .errors import BufferNotAllocatedError, InvalidArgument
 from .locks import give_lock
-from .pool import FOREVER, NO_LIMIT, Pool
+from .pool import FOREVER, NO_LIMIT, Pool, _extents
 
 _GIBIBYTE = 1024**3
 _MEBIBYTE = 1024**2
@@ -24,8 +24,8 @@ _said_pinned = False
 
 
 def cuda_available():
-    """Returns whether this build and machine have device memory."""
-    return False
+    """Returns whether there is a CUDA driver with a device."""
+    return _core.cuda_available()
 
 
 def _say_pinned_once():
@@ -50,17 +50,28 @@ class BufferState(enum.Enum):
     DEVICE_DIRTY = 6
 
 
-_unified_pool = None
+_unified_pools = {}
 _unified_lock = threading.Lock()
 
 
-def _buffers():
+def _buffers(memory="host"):
     """Returns the pool that buffers without a pool of their own have their bytes from."""
-    global _unified_pool
     with _unified_lock:
-        if _unified_pool is None:
-            _unified_pool = Pool(name="unified")
-        return _unified_pool
+        if memory not in _unified_pools:
+            _unified_pools[memory] = Pool(memory, name="unified" if memory == "host" else f"unified {memory}")
+        return _unified_pools[memory]
+
+
+def _on_device(shape, dtype):
+    """Lends an array on the first device. Returns its bytes, and the array as programs want it."""
+    from .cuda import empty
+
+    lent = empty(shape, dtype)
+    try:
+        import cupy  # type: ignore
+    except ImportError:
+        return lent, lent
+    return lent, cupy.asarray(lent)
 
 
 def _check_broadcast(source, target):
@@ -79,25 +90,24 @@ class UnifiedBuffer(Generic[_T]):
     """An array with a host and a device side, each synchronised when read if the other is newer.
 
     `host` gives the array; writing through it alone does not mark the host side newer: index the
-    buffer, use host_writable(), or call mark_host_dirty().
+    buffer, use host_writable(), or call mark_host_dirty(). `device` gives a CuPy array if CuPy is
+    installed, else a cistern.cuda.DeviceArray; call mark_device_dirty() when kernels wrote to it.
+    Copies between the sides run on the default stream, and are done when the call returns.
     """
 
     _not_allocated: type[Exception] = BufferNotAllocatedError
 
     def __init__(self, shape, dtype=np.float32, *, pinned=False, _pool=None):
         nbytes = _core.nbytes(shape, dtype)
-        if isinstance(shape, tuple):
-            self._shape = tuple(int(extent) for extent in shape)
-        else:
-            extents = np.atleast_1d(np.asarray(shape))
-            self._shape = tuple(int(extent) for extent in extents)
+        self._shape = _extents(shape)
         self._dtype = np.dtype(dtype)
         self._nbytes = nbytes
         self._pinned = bool(pinned)
-        self._cuda_available = cuda_available()
+        self._cuda_available = cuda_available() and not self._dtype.hasobject
         self._bytes_from = _pool
         self._host_data = None
         self._device_data = None
+        self._device_bytes = None
         self._state = BufferState.UNINITIALIZED
         self._lender = None  # the MemoryPool that lends it now
         if self._pinned and not self._cuda_available:
@@ -137,31 +147,63 @@ class UnifiedBuffer(Generic[_T]):
 
     @property
     def is_allocated(self):
-        return self._host_data is not None
+        return self._state is not BufferState.UNINITIALIZED
 
     def _need(self):
-        if self._host_data is None:
+        if not self.is_allocated:
             raise self._not_allocated(
                 f"Buffer has not been allocated. Call allocate() first: {self!r}"
             )
-        return self._host_data
 
     def _current(self):
         return BufferState.SYNCHRONIZED if self._cuda_available else BufferState.HOST_ONLY
 
-    def allocate(self, *, host=True, device=True):
-        """Gets the memory, if there is none yet; both sides count as current. Returns the buffer.
-
-        Without a device there is one side, whatever is asked for."""
+    def _have_host(self):
         if self._host_data is None:
-            pool = _buffers() if self._bytes_from is None else self._bytes_from
+            if self._pinned and self._cuda_available:
+                pool = _buffers("pinned")
+            else:
+                pool = _buffers() if self._bytes_from is None else self._bytes_from
             self._host_data = pool.empty(self._shape, self._dtype)
-        self._state = self._current()
+        return self._host_data
+
+    def _have_device(self):
+        if self._device_data is None:
+            self._device_bytes, self._device_data = _on_device(self._shape, self._dtype)
+
+    def allocate(self, *, host=True, device=True):
+        """Gets the memory of the sides asked for, if there is none yet. Returns the buffer.
+
+        What was written stays; in a new buffer both sides count as current. Without a device there is
+        one side, whatever is asked for."""
+        if not self._cuda_available:
+            self._have_host()
+            self._state = BufferState.HOST_ONLY
+            return self
+        if self.is_allocated:
+            if device and self._device_data is None:
+                self.sync_to_device()
+            if host and self._host_data is None:
+                self.sync_to_host()
+            return self
+        host = host or not device
+        try:
+            if host:
+                self._have_host()
+            if device:
+                self._have_device()
+        except BaseException:
+            self.free()
+            raise
+        if host and device:
+            self._state = BufferState.SYNCHRONIZED
+        else:
+            self._state = BufferState.HOST_ONLY if host else BufferState.DEVICE_ONLY
         return self
 
     def free(self):
         """Gives the memory back; arrays handed out stay valid for as long as they live."""
-        self._host_data = None
+        self._host_data = self._device_data = self._device_bytes = None
         self._state = BufferState.UNINITIALIZED
 
     def zeros(self):
@@ -170,27 +212,27 @@ class UnifiedBuffer(Generic[_T]):
 
     def fill(self, value):
         """Sets every element, allocating if needed. Returns the buffer."""
-        if self._host_data is None:
+        if not self.is_allocated:
             self.allocate()
-        self._host_data.fill(value)
+        self._have_host().fill(value)
         self.mark_host_dirty()
         return self
 
     @property
     def host(self):
         """The host side, current."""
-        array = self._need()
-        if self._state is BufferState.DEVICE_DIRTY:
+        self._need()
+        if self._state in (BufferState.DEVICE_DIRTY, BufferState.DEVICE_ONLY):
             self.sync_to_host()
-        return array
+        return self._host_data
 
     @property
     def device(self):
         """The device side, current; without CUDA the host side."""
-        array = self._need()
-        if self._state is BufferState.HOST_DIRTY:
+        self._need()
+        if self._state is BufferState.HOST_DIRTY or (self._cuda_available and self._device_data is None):
             self.sync_to_device()
-        return array
+        return self._device_data if self._cuda_available else self._host_data
 
     def host_writable(self):
         """Returns the host side, current, and marks it newer."""
@@ -201,11 +243,15 @@ class UnifiedBuffer(Generic[_T]):
     def mark_host_dirty(self):
         """Says that the host side was written."""
         self._need()
+        if self._host_data is None:
+            self.sync_to_host()
         self._state = BufferState.HOST_DIRTY
 
     def mark_device_dirty(self):
         """Says that the device side was written."""
         self._need()
+        if self._cuda_available and self._device_data is None:
+            self.sync_to_device()
         self._state = BufferState.DEVICE_DIRTY
 
     def synchronize(self):
@@ -218,12 +264,25 @@ class UnifiedBuffer(Generic[_T]):
     def sync_to_device(self):
         """Makes the device side current."""
         self._need()
+        if self._cuda_available:
+            if self._state not in (BufferState.HOST_ONLY, BufferState.HOST_DIRTY):
+                return
+            self._have_device()
+            self._device_bytes._loan.copy_from(self._host_address(), self._nbytes)
         self._state = self._synchronized()
 
     def sync_to_host(self):
         """Makes the host side current."""
         self._need()
+        if self._cuda_available:
+            if self._state not in (BufferState.DEVICE_ONLY, BufferState.DEVICE_DIRTY):
+                return
+            self._have_host()
+            self._device_bytes._loan.copy_to(self._host_address(), self._nbytes)
         self._state = self._synchronized()
+
+    def _host_address(self):
+        return self._host_data.__array_interface__["data"][0]
 
     def _synchronized(self):
         return self._current()
@@ -240,9 +299,9 @@ class UnifiedBuffer(Generic[_T]):
         """Copies an array in, allocating if needed; broadcasts and converts as numpy.copyto."""
         array = source.host if isinstance(source, UnifiedBuffer) else np.asarray(source)
         _check_broadcast(array.shape, self._shape)
-        if self._host_data is None:
+        if not self.is_allocated:
             self.allocate()
-        np.copyto(self._host_data, array)
+        np.copyto(self._have_host(), array)
         self.mark_host_dirty()
 
     def copy_to(self, target):
@@ -422,7 +481,7 @@ class MemoryPool:
                 "cache_misses": self._cache_misses,
             }
 
-    # The older surface. Enabling matters for device memory only.
+    # The older surface. Enabling changes nothing: there is always a pool.
 
     def enable(self):
         self._enabled = True
@@ -440,8 +499,13 @@ class MemoryPool:
         return PoolStatistics(stats.lent_bytes.now, stats.held_bytes.now, stats.idle_buffers.now)
 
     def get_pinned_stats(self):
-        """Returns the same for page-locked memory, of which there is none in this build."""
-        return PoolStatistics(0, 0, 0)
+        """Returns the same for page-locked memory, which all such pools share."""
+        with _unified_lock:
+            pinned = _unified_pools.get("pinned")
+        if pinned is None:
+            return PoolStatistics(0, 0, 0)
+        stats = pinned.stats()
+        return PoolStatistics(stats.lent_bytes.now, stats.held_bytes.now, stats.idle_buffers.now)
 
     def free_all_blocks(self):
         """Drops the kept buffers and gives their memory back to the system."""

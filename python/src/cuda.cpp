@@ -66,8 +66,24 @@ public:
     void used_on(std::uintptr_t stream) { also_used_on(buffer_, pointer_of(stream)); }
     void release() { buffer_.release(); }
     [[nodiscard]] SharedBuffer shared() const { return share(buffer_); }
+    /// Between these bytes and the host's at an address; done when it returns.
+    void copy_from(std::uintptr_t host, std::size_t bytes) {
+        check(bytes);
+        buffer_.memory().source()->copy(buffer_.data(), pointer_of(host), bytes);
+    }
+    void copy_to(std::uintptr_t host, std::size_t bytes) const {
+        check(bytes);
+        buffer_.memory().source()->copy(pointer_of(host), buffer_.data(), bytes);
+    }
 
 private:
+    void check(std::size_t bytes) const {
+        if (bytes > buffer_.size()) {
+            throw InvalidArgument("cannot copy " + std::to_string(bytes) + " B: the loan has " +
+                                  std::to_string(buffer_.size()));
+        }
+    }
+
     Buffer buffer_;
     int device_;
 };
@@ -165,6 +181,10 @@ void add_cuda(nb::module_& module) {
         .def_prop_ro("device", &Loan::device)
         .def("also_used_on", &Loan::used_on, nb::arg("stream"),
              "Say that work on this stream uses the bytes too.")
+        .def("copy_from", &Loan::copy_from, nb::arg("host"), nb::arg("nbytes"),
+             nb::call_guard<nb::gil_scoped_release>(), "Copies from an address of the host.")
+        .def("copy_to", &Loan::copy_to, nb::arg("host"), nb::arg("nbytes"),
+             nb::call_guard<nb::gil_scoped_release>(), "Copies to an address of the host.")
         .def("share", &Loan::shared, nb::call_guard<nb::gil_scoped_release>(),
              "The bytes for other processes.")
         .def("release", &Loan::release, nb::call_guard<nb::gil_scoped_release>());

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -32,10 +33,38 @@ def test_without_a_device_the_error_says_why():
 
 
 def test_bad_shapes_and_dtypes_are_named():
-    with pytest.raises(ValueError, match="-1"):
+    with pytest.raises(cistern.InvalidArgument, match="-1"):
         cistern.cuda.empty((2, -1))
     with pytest.raises(TypeError, match="object"):
         cistern.cuda.empty(2, object)
+    for shape in (2.5, (3.9, 4), "34", (3, "4")):
+        with pytest.raises(TypeError):
+            cistern.cuda.empty(shape)
+    with pytest.raises(cistern.InvalidArgument, match=str(2**40)):
+        cistern.cuda.empty((2**40, 2**40))
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**64, 2.5, "x", None])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda wrong: cistern.cuda.empty(3, stream=wrong),
+        lambda wrong: cistern.cuda.empty(3, device=wrong),
+        lambda wrong: cistern.cuda.stats(wrong),
+        lambda wrong: cistern.cuda.explain(wrong),
+        lambda wrong: cistern.cuda.trim(keep_idle_bytes=wrong),
+    ],
+)
+def test_bad_numbers_are_named(use, wrong):
+    with pytest.raises((cistern.InvalidArgument, TypeError), match=re.escape(repr(wrong).strip("'"))):
+        use(wrong)
+
+
+def test_a_device_number_has_a_limit_and_a_memory_is_text():
+    with pytest.raises(cistern.InvalidArgument, match=str(2**31)):
+        cistern.cuda.empty(3, device=2**31)
+    with pytest.raises(TypeError, match="memory"):
+        cistern.cuda.stats(memory=3)
 
 
 @needs_device
@@ -191,6 +220,90 @@ def test_what_cannot_be_shared_or_opened_is_named():
     elsewhere = cistern.cuda._core.Shared(parts, shared.offset, shared.nbytes, bytes(16))
     with pytest.raises(cistern.Unavailable, match="GPU-00000000"):
         cistern.cuda._core.Opened(elsewhere)
+
+
+def on_device(buffer):
+    """What the device side of a unified buffer holds."""
+    return read(buffer._device_bytes)
+
+
+@needs_device
+@pytest.mark.parametrize("pinned", [False, True])
+def test_unified_buffers_have_two_sides(pinned):
+    State = cistern.BufferState
+    assert cistern.cuda_available()
+    buffer = cistern.UnifiedBuffer((5, 40), "float32", pinned=pinned).allocate()
+    assert buffer.state is State.SYNCHRONIZED and buffer.device is not buffer.host
+    assert buffer.device.shape == (5, 40)
+
+    buffer[2, 3] = 7
+    assert buffer.state is State.HOST_DIRTY
+    buffer.fill(1.5)
+    buffer.sync_to_device()
+    assert buffer.state is State.SYNCHRONIZED and (on_device(buffer) == 1.5).all()
+
+    write(buffer._device_bytes, numpy.full((5, 40), 4, "float32"))
+    assert (buffer.host == 1.5).all(), "nobody said that the device side was written"
+    buffer.mark_device_dirty()
+    assert (buffer.host == 4).all() and buffer.state is State.SYNCHRONIZED
+
+    buffer.host_writable()[...] = 9
+    assert buffer.device is not None and (on_device(buffer) == 9).all()
+    assert (buffer.to_numpy() == 9).all()
+
+
+@needs_device
+def test_unified_buffers_get_their_sides_when_they_are_used():
+    State = cistern.BufferState
+    buffer = cistern.UnifiedBuffer(100, "int64").allocate(device=False)
+    assert buffer.state is State.HOST_ONLY and buffer._device_data is None
+    buffer.host[...] = numpy.arange(100)
+    assert buffer.device is not None and buffer.state is State.SYNCHRONIZED
+    assert (on_device(buffer) == numpy.arange(100)).all()
+
+    buffer = cistern.UnifiedBuffer(100, "int64").allocate(host=False)
+    assert buffer.state is State.DEVICE_ONLY and buffer.is_allocated
+    write(buffer._device_bytes, numpy.arange(100))
+    assert buffer.host[99] == 99 and buffer.state is State.SYNCHRONIZED
+    buffer.free()
+    assert not buffer.is_allocated
+    with pytest.raises(cistern.BufferNotAllocatedError):
+        buffer.device
+    buffer = cistern.UnifiedBuffer(100, "int64").allocate(host=False)
+    buffer.copy_from(numpy.full(100, 3))
+    assert buffer.state is State.HOST_DIRTY and buffer.device is not None
+    assert (on_device(buffer) == 3).all()
+    empty = cistern.UnifiedBuffer((3, 0)).allocate()
+    empty.mark_host_dirty()
+    assert empty.device is not None and empty.host.size == 0
+
+
+@needs_device
+def test_memory_pools_lend_both_sides():
+    pool = cistern.MemoryPool()
+    before = cistern.cuda.stats()["lent_buffers"]["now"]
+    first = pool.acquire((30, 30), pinned=True)
+    assert first.state is cistern.BufferState.SYNCHRONIZED
+    assert pool.get_pinned_stats().used_bytes >= 3600
+    first[0] = 1
+    pool.release(first)
+    assert pool.acquire((30, 30), pinned=True) is first
+    assert first.state is cistern.BufferState.SYNCHRONIZED
+    pool.release(first)
+    pool.clear()
+    del first
+    gc.collect()
+    assert cistern.cuda.stats()["lent_buffers"]["now"] == before
+
+
+@needs_device
+def test_the_device_side_is_cupys_where_cupy_is():
+    cupy = pytest.importorskip("cupy")
+    buffer = cistern.UnifiedBuffer((4, 5), "float32").fill(2)
+    assert isinstance(buffer.device, cupy.ndarray)
+    buffer.device *= 3
+    buffer.mark_device_dirty()
+    assert (buffer.host == 6).all()
 
 
 @needs_device

@@ -1,7 +1,9 @@
 """Pools lend plain NumPy arrays and get their memory back."""
 
 import gc
+import os
 import pickle
+import subprocess
 import sys
 import threading
 import time
@@ -455,6 +457,21 @@ def test_pickling_keeps_the_options():
     assert copy is not pool and copy.options == pool.options and copy.name == "mine"
     default = cistern.default_pool()
     assert pickle.loads(pickle.dumps(default)) is default
+
+
+def test_pickling_leaves_the_defaults_of_the_machine_behind():
+    pools = cistern.Pool(), cistern.Pool(max_bytes=1 << 30), cistern.Pool()
+    pools[2].set_limits(max_idle_bytes=1 << 20)
+    program = (
+        "import pickle, sys\n"
+        "for pool in pickle.load(sys.stdin.buffer): print(pool.options['max_idle_bytes'])"
+    )
+    environment = {**os.environ, "CISTERN_MAX_IDLE_BYTES": str(1 << 28)}
+    child = subprocess.run(
+        [sys.executable, "-c", program], input=pickle.dumps(pools), env=environment,
+        capture_output=True, check=True,
+    )
+    assert child.stdout.split() == [b"%d" % (1 << 28), b"%d" % (1 << 28), b"%d" % (1 << 20)]
 
 
 def test_dtype_references_are_not_lost(pool):

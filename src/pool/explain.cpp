@@ -70,7 +70,7 @@ private:
 };
 
 std::vector<std::string> reasons(const Explanation& held, const PoolOptions& options,
-                                 std::size_t splinters) {
+                                 std::uint64_t lent_peak, std::size_t splinters) {
     std::vector<std::string> why;
     const auto text = [](std::uint64_t bytes) { return text_of_bytes(bytes); };
     if (held.idle_bytes == 0) {
@@ -85,7 +85,8 @@ std::vector<std::string> reasons(const Explanation& held, const PoolOptions& opt
         "; trim() gives them back now");
     if (options.max_idle_age == forever) {
         why.emplace_back(
-            "idle bytes never age: set max_idle_age to give back what nobody asks for");
+            "idle bytes never age: max_idle_age gives back what nobody asks for, for a lock in "
+            "every release");
     }
     if (held.magazine_bytes > held.idle_bytes / 2 && held.threads > 1) {
         why.push_back(
@@ -96,9 +97,9 @@ std::vector<std::string> reasons(const Explanation& held, const PoolOptions& opt
         why.push_back(std::to_string(splinters) +
                       " idle holes are smaller than a page: bytes between lent buffers");
     }
-    if (held.idle_bytes > held.lent_bytes && held.lent_bytes > 0) {
-        why.emplace_back(
-            "more is idle than lent: a lower max_idle_bytes would suffice for this load");
+    if (held.held_bytes - held.held_bytes / 8 > lent_peak) {
+        why.push_back("no more than " + text(lent_peak) + " were ever lent at once, and " +
+                      text(held.held_bytes) + " are held: a lower max_idle_bytes may do");
     }
     return why;
 }
@@ -165,7 +166,7 @@ Explanation Core::explain() {
     explanation.magazine_bytes = totals.magazine_bytes;
     explanation.arena_bytes = totals.idle_bytes - totals.magazine_bytes;
     survey.report(explanation);
-    explanation.why = reasons(explanation, options_, splinters);
+    explanation.why = reasons(explanation, options_, lent_peak_, splinters);
     return explanation;
 }
 

@@ -155,7 +155,7 @@ ReplayResult replay(const Trace& trace, const ReplayOptions& options) {
     PoolOptions pool = options.pool;
     if (options.max_over_live != 0) {
         const double most = options.max_over_live * static_cast<double>(peak_live_bytes_of(trace));
-        pool.max_bytes = static_cast<std::size_t>(most);
+        pool.max_bytes = most < 0x1p64 ? static_cast<std::size_t>(most) : no_limit;
         pool.max_idle_bytes = std::min(pool.max_idle_bytes, pool.max_bytes);
     }
     Player player(trace, pool, options.memory);

@@ -145,9 +145,19 @@ class Replay(unittest.TestCase):
         self.assertEqual(self.replay_json("--fit", "exact", "--max-bytes", "640", trace)["failures"], 1)
         self.assertIn("1 acquires failed", cistern("replay", "--fit", "exact", "--max-bytes", "640", trace).stdout)
 
+    def test_takes_a_huge_multiple_of_the_peak_for_no_limit(self):
+        trace = self.file("t.csv", HEADER + ROWS)
+        self.assertEqual(self.replay_json("--max-bytes", "1e300x", trace)["failures"], 0)
+
+    def test_blames_a_limit_only_if_there_is_one(self):
+        trace = self.file("t.csv", HEADER + "a,p,0,18446744073709551615,0\n")
+        run = cistern("replay", trace)
+        self.assertIn("1 acquires failed: the memory has no room", run.stdout)
+
     def test_names_the_option_and_the_value_it_refuses(self):
         for option, value in [("--fit", "tight"), ("--fit", "best:2"), ("--fit", "best:x"), ("--fit", "fixed"),
                               ("--fit", "fixed:12MB"), ("--fit", "elastic:1"), ("--max-bytes", "-5"),
+                              ("--max-bytes", "infx"), ("--max-bytes", "nanx"), ("--memory", "device:4294967296"),
                               ("--max-bytes", "1e9"), ("--max-idle-bytes", "99999999999GiB"),
                               ("--max-idle-bytes", "12 "), ("--max-idle-buffers", "2KiB"),
                               ("--evict", "newest"), ("--repeat", "0"), ("--repeat", "-1")]:

@@ -135,6 +135,24 @@ TEST_P(ExplainTest, SaysWhatToChangeSoThatIdleBytesGo) {
     EXPECT_FALSE(mentions(sentences(pool.explain()), "never age"));
 }
 
+TEST_P(ExplainTest, CallsBytesTooManyOnlyIfTheyWereNeverNeededAtOnce) {
+    Pool pool = make_pool();
+    const Buffer survivor = pool.acquire(block_bytes);
+    for (int step = 0; step < 3; ++step) {
+        const Buffer a = pool.acquire(block_bytes), b = pool.acquire(block_bytes);
+    }
+    const std::string why = sentences(pool.explain());
+    EXPECT_FALSE(mentions(why, "ever lent at once")) << "more is idle than lent, as ever: " << why;
+}
+
+TEST(Explain, SaysWhenMoreIsHeldThanWasEverNeeded) {
+    Pool pool{Memory::simulated(), {.fit = ExactFit{}}};
+    for (std::size_t bytes = 1_MiB; bytes <= 3_MiB; bytes += 1_MiB) (void)pool.acquire(bytes);
+    const std::string why = sentences(pool.explain());
+    EXPECT_TRUE(mentions(why, "no more than 3 MiB were ever lent at once, and 6 MiB are held"))
+        << why;
+}
+
 TEST_P(ExplainTest, SaysWhenNothingIsIdle) {
     Pool pool = make_pool();
     EXPECT_TRUE(mentions(sentences(pool.explain()), "nothing is held"));
