@@ -32,6 +32,8 @@ void* allocate_on(const Pool& pool, std::size_t bytes, std::size_t alignment, vo
 /// The same for use on any stream at once: waits for the last user.
 void* allocate_settled(const Pool& pool, std::size_t bytes, std::size_t alignment);
 void deallocate_on(void* data) noexcept;
+/// The same when work on this stream may still use the bytes. Returns whether they were on loan.
+bool deallocate_on(void* data, void* stream) noexcept;
 }  // namespace detail
 
 class cuda_resource {
@@ -50,12 +52,13 @@ public:
     void* allocate_async(std::size_t bytes, ::cuda::stream_ref stream) {
         return allocate_async(bytes, default_alignment, stream);
     }
-    /// The bytes return in the order of the stream they were acquired on.
-    void deallocate_async(void* data, std::size_t, std::size_t, ::cuda::stream_ref) noexcept {
-        detail::deallocate_on(data);
+    /// The bytes are lent again after the work of this stream and of the one they were acquired on.
+    void deallocate_async(void* data, std::size_t, std::size_t,
+                          ::cuda::stream_ref stream) noexcept {
+        detail::deallocate_on(data, stream.get());
     }
-    void deallocate_async(void* data, std::size_t, ::cuda::stream_ref) noexcept {
-        detail::deallocate_on(data);
+    void deallocate_async(void* data, std::size_t, ::cuda::stream_ref stream) noexcept {
+        detail::deallocate_on(data, stream.get());
     }
 
     // The same under the names that CCCL has from 3.1 on.
@@ -69,9 +72,9 @@ public:
                    std::size_t alignment = default_alignment) {
         return allocate_async(bytes, alignment, stream);
     }
-    void deallocate(::cuda::stream_ref, void* data, std::size_t,
+    void deallocate(::cuda::stream_ref stream, void* data, std::size_t,
                     std::size_t = default_alignment) noexcept {
-        detail::deallocate_on(data);
+        detail::deallocate_on(data, stream.get());
     }
 
     [[nodiscard]] const Pool& pool() const noexcept { return pool_; }

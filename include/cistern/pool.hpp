@@ -136,6 +136,7 @@ public:
 private:
     friend class Pool;
     friend class StreamPool;
+    friend struct detail::Interop;
     explicit Lender(detail::CoreFront* core) noexcept : core_(core) {}
 
     template <Element T>
@@ -211,7 +212,6 @@ private:
     friend struct detail::Interop;  // the C ABI and the allocators
     Buffer of_type(std::size_t bytes, std::size_t type);
     [[nodiscard]] bool lent(const Buffer& buffer) const noexcept;
-    [[nodiscard]] StreamPool on_any(void* stream) const;
 
     std::shared_ptr<detail::CoreFront> handle_;  // the last copy lets the pool go
 };

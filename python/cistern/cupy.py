@@ -10,11 +10,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator, SupportsIndex
+from typing import Any, Iterator
 
 import cupy  # type: ignore
 
 from . import _core, cuda
+from .cuda import explain, stats, trim
 
 __all__ = ["malloc", "malloc_pinned", "enable", "disable", "using", "stats", "explain", "trim"]
 
@@ -74,18 +75,3 @@ def using() -> Iterator[None]:
     cuda._require()
     with cupy.cuda.using_allocator(malloc):
         yield
-
-
-def stats(device: SupportsIndex = 0) -> dict[str, Any]:
-    """What the pool of a device counts, as a dict."""
-    return cuda.stats(device)
-
-
-def explain(device: SupportsIndex = 0) -> str:
-    """What the pool of a device holds, and why, as a text."""
-    return cuda.explain(device)
-
-
-def trim(device: SupportsIndex = 0, keep_idle_bytes: SupportsIndex = 0) -> int:
-    """Gives idle bytes back to the driver. Returns how many."""
-    return cuda.trim(device, keep_idle_bytes=keep_idle_bytes)

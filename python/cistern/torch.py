@@ -9,11 +9,12 @@ and its kin do not know. `mem_pool()` serves only what is allocated under `torch
 
 from __future__ import annotations
 
-from typing import Any, SupportsIndex
+from typing import Any
 
 import torch  # type: ignore
 
 from . import _core, cuda
+from .cuda import explain, stats, trim
 
 __all__ = ["allocator", "enable", "mem_pool", "stats", "explain", "trim"]
 
@@ -41,18 +42,3 @@ def enable() -> None:
 def mem_pool() -> Any:
     """A `torch.cuda.MemPool` for `torch.cuda.use_mem_pool`: PyTorch's cache, on Cistern's bytes."""
     return torch.cuda.MemPool(allocator().allocator())
-
-
-def stats(device: SupportsIndex = 0) -> dict[str, Any]:
-    """What the pool of a device counts, as a dict."""
-    return cuda.stats(device)
-
-
-def explain(device: SupportsIndex = 0) -> str:
-    """What the pool of a device holds, and why, as a text."""
-    return cuda.explain(device)
-
-
-def trim(device: SupportsIndex = 0, keep_idle_bytes: SupportsIndex = 0) -> int:
-    """Gives idle bytes back to the driver. Returns how many."""
-    return cuda.trim(device, keep_idle_bytes=keep_idle_bytes)

@@ -24,8 +24,9 @@ extern "C" {
 CISTERN_API void* cistern_torch_malloc(std::ptrdiff_t bytes, int device, void* stream) {
     void* const data = cistern_cuda_malloc(bytes, device, stream);
     if (data == nullptr && bytes != 0) {
-        throw std::runtime_error(std::string("CUDA out of memory, says Cistern: ") +
-                                 cistern_last_error());
+        const bool full = cistern_last_error_code() == CISTERN_OUT_OF_MEMORY;
+        throw std::runtime_error((full ? "CUDA out of memory, says Cistern: " : "Cistern: ") +
+                                 std::string(cistern_last_error()));
     }
     return data;
 }
@@ -57,6 +58,12 @@ void* pointer_of(std::uintptr_t number) {
 class Loan {
 public:
     explicit Loan(Buffer&& buffer, int device) : buffer_(std::move(buffer)), device_(device) {}
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+    ~Loan() {
+        const nb::gil_scoped_release free;  // it may wait for the device
+        buffer_.release();
+    }
 
     [[nodiscard]] std::uintptr_t address() const {
         return reinterpret_cast<std::uintptr_t>(buffer_.data());
@@ -64,6 +71,7 @@ public:
     [[nodiscard]] std::size_t bytes() const { return buffer_.size(); }
     [[nodiscard]] int device() const { return device_; }
     void used_on(std::uintptr_t stream) { also_used_on(buffer_, pointer_of(stream)); }
+    void hand_to(std::uintptr_t stream) { detail::hand_over(buffer_, pointer_of(stream)); }
     void release() { buffer_.release(); }
     [[nodiscard]] SharedBuffer shared() const { return share(buffer_); }
     /// Between these bytes and the host's at an address; done when it returns.
@@ -149,6 +157,7 @@ public:
     [[nodiscard]] std::size_t bytes() const { return buffer_.size(); }
     [[nodiscard]] int device() const { return buffer_.device_id(); }
     void used_on(std::uintptr_t) const {}
+    void hand_to(std::uintptr_t) const {}
 
 private:
     ImportedBuffer buffer_;
@@ -169,7 +178,8 @@ void add_sharing(nb::module_& module) {
         .def_prop_ro("nbytes", &Opened::bytes)
         .def_prop_ro("device", &Opened::device)
         .def("also_used_on", &Opened::used_on, nb::arg("stream"),
-             "Nothing to do: its end waits for all streams.");
+             "Nothing to do: its end waits for all streams.")
+        .def("hand_to", &Opened::hand_to, nb::arg("stream"), "Nothing to do either.");
 }
 
 }  // namespace
@@ -181,6 +191,8 @@ void add_cuda(nb::module_& module) {
         .def_prop_ro("device", &Loan::device)
         .def("also_used_on", &Loan::used_on, nb::arg("stream"),
              "Say that work on this stream uses the bytes too.")
+        .def("hand_to", &Loan::hand_to, nb::arg("stream"), nb::call_guard<nb::gil_scoped_release>(),
+             "Say that from now on work on this stream uses the bytes: it waits for those before.")
         .def("copy_from", &Loan::copy_from, nb::arg("host"), nb::arg("nbytes"),
              nb::call_guard<nb::gil_scoped_release>(), "Copies from an address of the host.")
         .def("copy_to", &Loan::copy_to, nb::arg("host"), nb::arg("nbytes"),
@@ -198,12 +210,14 @@ void add_cuda(nb::module_& module) {
     module.def(
         "default_stats_json",
         [](const std::string& kind, int device) {
+            const nb::gil_scoped_release free;
             return default_pool(kind_of(kind), device).stats().json();
         },
         nb::arg("kind"), nb::arg("device") = 0);
     module.def(
         "default_explain",
         [](const std::string& kind, int device) {
+            const nb::gil_scoped_release free;
             std::ostringstream out;
             out << default_pool(kind_of(kind), device).explain();
             return out.str();

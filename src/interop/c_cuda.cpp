@@ -21,11 +21,18 @@ namespace cistern::detail {
 [[gnu::visibility("default")]] void* allocate_settled(const Pool& pool, std::size_t bytes,
                                                       std::size_t alignment);
 [[gnu::visibility("default")]] void deallocate_on(void* data) noexcept;
+[[gnu::visibility("default")]] bool deallocate_on(void* data, void* stream) noexcept;
 }  // namespace cistern::detail
 
 namespace cistern::detail {
 
-StreamPool Interop::on_any(const Pool& pool, void* stream) { return pool.on_any(stream); }
+Core& Interop::core(const Pool& pool) noexcept { return core_of(*pool.handle_); }
+
+Buffer Interop::lend(CoreFront& lane, std::size_t bytes) { return Lender(&lane).acquire(bytes); }
+
+std::shared_ptr<CoreFront> Interop::open_any(const Pool& pool, void* stream) {
+    return core(pool).on(stream, pool.handle_, true);
+}
 
 namespace {
 
@@ -94,29 +101,40 @@ void check_alignment(const Pool& pool, std::size_t alignment) {
                           std::to_string(alignment) + ", pool " + std::to_string(most));
 }
 
+/// A stream that nobody vouches for: it may be destroyed before the buffer is released.
+StreamInfo fleeting(const Memory& memory, void* stream) {
+    StreamInfo info = order_of(memory).look_at(stream);
+    info.fleeting = true;
+    return info;
+}
+
 /// Returns this thread's lane of a stream, kept open because the next call comes soon. Streams may come
-/// and go meanwhile; a lane is known by its stream's number, which no other ever has.
-StreamPool& open_lane(const Pool& pool, std::uint64_t id, void* stream) {
+/// and go meanwhile; a lane is known by its stream's number, which no other ever has. It does not keep the pool:
+/// only its lanes stay when that is gone.
+CoreFront& open_lane(const Pool& pool, std::uint64_t id, void* stream) {
     struct Open {
         std::uint64_t stream;
-        StreamPool pool;
+        std::shared_ptr<CoreFront> lane;
     };
     constexpr std::size_t most_kept = 64;
     thread_local std::vector<Open> lanes;
-    for (Open& lane : lanes) {
-        if (lane.stream == id && lane.pool.pool() == pool) return lane.pool;
+    const Core& core = Interop::core(pool);
+    for (const Open& open : lanes) {
+        if (open.stream == id && &core_of(*open.lane) == &core) return *open.lane;
     }
+    std::erase_if(lanes, [](const Open& open) { return core_of(*open.lane).retired(); });
     if (lanes.size() == most_kept) lanes.erase(lanes.begin());
-    lanes.push_back({id, Interop::on_any(pool, stream)});
-    return lanes.back().pool;
+    lanes.push_back({id, Interop::open_any(pool, stream)});
+    return *lanes.back().lane;
 }
 
 }  // namespace
 
 Buffer acquire_on_any(const Pool& pool, std::size_t bytes, void* stream) {
     const StreamInfo info = order_of(pool.memory()).look_at(stream);
-    if (info.capture != 0) return Interop::on_any(pool, stream).acquire(bytes);
-    return open_lane(pool, info.id, stream).acquire(bytes);
+    if (info.capture == 0) return Interop::lend(open_lane(pool, info.id, stream), bytes);
+    const std::shared_ptr<CoreFront> lane = Interop::open_any(pool, stream);
+    return Interop::lend(*lane, bytes);
 }
 
 void* allocate_on(const Pool& pool, std::size_t bytes, std::size_t alignment, void* stream) {
@@ -130,7 +148,13 @@ void* allocate_settled(const Pool& pool, std::size_t bytes, std::size_t alignmen
     Buffer buffer = Pool(pool).acquire(std::max<std::size_t>(bytes, 1));
     if (const auto* const order = dynamic_cast<StreamOrder*>(pool.memory().source().get())) {
         void* const event = order->make_event();
-        order->record(event, order->look_at(nullptr));
+        try {
+            const StreamInfo legacy = order->look_at(nullptr);
+            if (!order->record(event, legacy)) order->record_all(event);
+        } catch (...) {
+            order->drop_event(event);
+            throw;
+        }
         order->wait_on_host(event);
         order->drop_event(event);
     }
@@ -139,6 +163,24 @@ void* allocate_settled(const Pool& pool, std::size_t bytes, std::size_t alignmen
 
 void deallocate_on(void* data) noexcept {
     if (data != nullptr) recall(data);
+}
+
+bool deallocate_on(void* data, void* stream) noexcept {
+    Buffer buffer = recall(data);
+    if (buffer.empty()) return false;
+    if (Core::lent_on(buffer, stream)) return true;
+    try {
+        Core::mark_used(buffer, fleeting(buffer.memory(), stream));
+    } catch (const std::exception&) {  // then for everything
+        order_of(buffer.memory()).wait_for_all();
+    }
+    return true;
+}
+
+void hand_over(Buffer& buffer, void* stream) {
+    const StreamInfo info = fleeting(buffer.memory(), stream);
+    Core::mark_used(buffer, info);
+    Core::follow(buffer, info);
 }
 
 bool is_default(const Pool& pool) { return Defaults::instance().contains(pool); }
@@ -176,7 +218,7 @@ cistern_status cistern_also_used_on(cistern_buffer buffer, void* stream) {
     return status_of([&] {
         auto& table = detail::BufferTable::instance();
         const Memory memory = table.read(buffer, [](const Buffer& lent) { return lent.memory(); });
-        const StreamInfo info = detail::order_of(memory).look_at(stream);
+        const StreamInfo info = detail::fleeting(memory, stream);
         table.change(buffer, [&](Buffer& lent) { Core::mark_used(lent, info); });
     });
 }
@@ -191,15 +233,18 @@ void* cistern_cuda_malloc(ptrdiff_t bytes, int device, void* stream) {
     });
 }
 
-void cistern_cuda_free(void* data, ptrdiff_t, int, void*) {
+void cistern_cuda_free(void* data, ptrdiff_t, int, void* stream) {
     status_of([&] {
-        if (data != nullptr && detail::recall(data).empty()) {
+        if (data != nullptr && !detail::deallocate_on(data, stream)) {
             throw InvalidArgument("nothing is lent at this address");
         }
     });
 }
 
 void cistern_cuda_used_on(void* data, void* stream) {
-    status_of(
-        [&] { detail::visit_loan(data, [&](Buffer& buffer) { also_used_on(buffer, stream); }); });
+    status_of([&] {
+        detail::visit_loan(data, [&](Buffer& buffer) {
+            Core::mark_used(buffer, detail::fleeting(buffer.memory(), stream));
+        });
+    });
 }

@@ -16,8 +16,11 @@ struct Interop {
     static Buffer acquire(Pool& pool, std::size_t bytes, std::size_t type) {
         return pool.of_type(bytes, type);
     }
-    /// Opens the lane of a stream that nobody vouches for: it may be destroyed at any time.
-    static StreamPool on_any(const Pool& pool, void* stream);
+    static Core& core(const Pool& pool) noexcept;
+    /// Opens the lane of a stream that nobody vouches for: it may be destroyed at any time. The lane does not
+    /// keep the pool's idle bytes, only the little that it needs itself.
+    static Buffer lend(CoreFront& lane, std::size_t bytes);
+    static std::shared_ptr<CoreFront> open_any(const Pool& pool, void* stream);
     static bool lent_by(const Pool& pool, const Buffer& buffer) noexcept {
         return pool.lent(buffer);
     }

@@ -24,7 +24,7 @@ using UserObject = struct UserObjectTag*;
 using Uuid = std::array<unsigned char, 16>;
 
 inline constexpr Result success = 0, error_out_of_memory = 2, error_deinitialized = 4,
-                        error_not_ready = 600;
+                        error_not_ready = 600, error_capture_implicit = 906;
 
 // The default streams have fixed handles; null is the legacy one too.
 inline Stream legacy_stream() noexcept { return nullptr; }

@@ -16,7 +16,18 @@ struct Capture {
     Graph graph = nullptr;
 };
 
-/// The legacy stream cannot be asked while another is captured; it is never captured itself.
+/// Whether work on the legacy stream would end a capture: that of a stream which it waits for. Asking does not.
+bool would_end_a_capture(const Driver& driver) noexcept {
+    int status = 0;
+    unsigned long long id = 0;
+    Graph graph = nullptr;
+    const void* nodes = nullptr;
+    std::size_t count = 0;
+    return driver.capture_info(legacy_stream(), &status, &id, &graph, &nodes, &count) ==
+           error_capture_implicit;
+}
+
+/// The legacy stream is never captured itself.
 Capture capture_of(const Driver& driver, void* stream) noexcept {
     Capture capture;
     if (is_legacy(stream)) return capture;
@@ -71,9 +82,17 @@ void Streams::drop_event(void* event) const noexcept {
 
 bool Streams::record(void* event, const StreamInfo& stream) const {
     const Entered entered(device_);
-    if (capture_of(driver(), stream.handle).status != 0) return false;
+    if (is_legacy(stream.handle) ? would_end_a_capture(driver())
+                                 : capture_of(driver(), stream.handle).status != 0) {
+        return false;
+    }
     check("cannot mark a stream's work", driver().record_event(event_of(event), stream_of(stream)));
     return true;
+}
+
+bool Streams::capturing() const noexcept {
+    const Entered entered(device_);
+    return would_end_a_capture(driver());
 }
 
 void Streams::record_all(void* event) const {

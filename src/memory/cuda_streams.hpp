@@ -14,6 +14,7 @@ public:
     [[nodiscard]] void* make_event() const override;
     void drop_event(void* event) const noexcept override;
     bool record(void* event, const StreamInfo& stream) const override;
+    [[nodiscard]] bool capturing() const noexcept override;
     void record_all(void* event) const override;
     void wait(const StreamInfo& stream, void* event) const override;
     [[nodiscard]] bool is_done(void* event) const noexcept override;

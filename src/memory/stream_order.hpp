@@ -37,6 +37,8 @@ public:
     /// Marks the work that the stream has been given so far. False, doing nothing, if it is being
     /// captured.
     virtual bool record(void* event, const StreamInfo& stream) const = 0;
+    /// Whether a capture goes on that marking the default stream's work would end.
+    [[nodiscard]] virtual bool capturing() const noexcept = 0;
     /// Marks all work that the device has been given so far, whatever became of its streams.
     virtual void record_all(void* event) const = 0;
     /// Has what the stream is given from now on wait for the event.

@@ -2,6 +2,8 @@
 
 #include "pool/core.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -285,7 +287,8 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
         if (more) flush_all();
         if (streams_ != nullptr) {
             more = unpark(true, lock) || more;
-            more = gather(lane, lock) || more;
+            // What a captured lane gets is its graph's for good: that only as a last resort, by evicting.
+            more = (!lane.captured() && gather(lane, lock)) || more;
         }
         if (more) {
             store_.reserve(4);
@@ -295,12 +298,12 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
             ++hits_;
             return {block};
         }
-        if (limited && size > options_.max_bytes - (held_ - central_idle())) {
-            return {nullptr, Shortage::limit};  // no eviction could help: keep what is warm
-        }
+        // No eviction could help: keep what is warm.
+        const bool vain = limited && size > options_.max_bytes - (held_ - central_idle());
         const std::size_t missing = limited ? taken.new_bytes - room : taken.new_bytes;
-        if (evict(missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
-            return {nullptr, limited ? Shortage::limit : Shortage::memory};
+        if (vain || evict(missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
+            if (returning_ == 0) return {nullptr, limited ? Shortage::limit : Shortage::memory};
+            unlocked(lock, [] { sched_yield(); });  // another thread has what will be idle
         }
         if (streams_ != nullptr) see_off(lock);
         store_.reserve(4);
@@ -419,6 +422,27 @@ void* Core::allocate_whole(std::size_t size, Lock& lock) {
     }
 }
 
+/// A block of the memory's own; null if it has none. It counts as held while the lock is free.
+Block* Core::take_outside(std::size_t size, Lock& lock) {
+    store_.reserve(1);
+    Block& block = store_.take();
+    held_ += size;
+    try {
+        block.data = allocate_whole(size, lock);
+    } catch (...) {
+        held_ -= size;
+        store_.give(block);
+        throw;
+    }
+    held_ -= size;  // fetch() counts it
+    if (block.data == nullptr) {
+        store_.give(block);
+        return nullptr;
+    }
+    outside_.push_back(block);
+    return &block;
+}
+
 /// A block of exactly `size` bytes that will never be split.
 Arena::Taken Core::take_whole(Lane& lane, std::size_t size, std::size_t room, Lock& lock) {
     using Outcome = Arena::Outcome;
@@ -431,12 +455,9 @@ Arena::Taken Core::take_whole(Lane& lane, std::size_t size, std::size_t room, Lo
                     ? map_more(lane, span, span, span - size, lock).block
                     : arena_->take_new(lane, span, no_limit, Arena::Moving::none).block;
         if (block != nullptr) block->slack = span - size;
-    } else if (void* const data = allocate_whole(size, lock)) {
-        store_.reserve(1);
-        block = &store_.take();
-        block->holes = &lane;
-        block->data = data;
-        outside_.push_back(*block);
+    } else {
+        block = take_outside(size, lock);
+        if (block != nullptr) block->holes = &lane;
     }
     if (block == nullptr) {
         shelf_.remove_room();

@@ -58,10 +58,11 @@ struct Lane : detail::CoreFront, Holes {
     StreamInfo stream;
     void* event = nullptr;  // null: bytes of this lane are in nobody's use
     bool open = false;      // somebody may still give the stream work, and vouches that it exists
-    bool closing = false;  // nobody does any more, and the event does not say yet what it was given
-    bool parks = false;    // the host is next: its blocks wait until the stream is done
+    std::uint32_t closing = 0;  // threads whose event does not say yet what the stream was given
+    bool parks = false;         // the host is next: its blocks wait until the stream is done
     std::uint32_t handles = 0;
-    std::uint32_t busy = 0;  // threads that use event or stream with the lock free
+    std::uint32_t busy = 0;     // threads that use event or stream with the lock free
+    std::uint32_t closers = 0;  // threads that close it; the last one may let it go
 
     [[nodiscard]] bool ordered() const noexcept { return event != nullptr; }
     [[nodiscard]] bool captured() const noexcept { return stream.capture != 0; }
@@ -167,6 +168,14 @@ public:
     [[nodiscard]] static StreamInfo look_at(const Buffer& buffer, void* stream);
     /// Says that work on a stream uses a buffer too.
     static void mark_used(Buffer& buffer, const StreamInfo& stream);
+    /// Has a stream wait for the one in whose order a buffer was lent. Throws DeviceError.
+    static void follow(const Buffer& buffer, const StreamInfo& stream);
+    /// Returns whether a buffer was lent in the order of this stream.
+    [[nodiscard]] static bool lent_on(const Buffer& buffer, const void* stream) noexcept;
+    [[nodiscard]] bool retired() noexcept {
+        const Lock lock(lock_);
+        return retired_;
+    }
 
     void adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter);
     std::size_t trim(std::size_t keep_idle_bytes);
@@ -211,6 +220,7 @@ private:
     Arena::Moving moving(std::size_t size) noexcept;
     void pay_for_moves(std::size_t size) noexcept;
     void* allocate_whole(std::size_t size, Lock& lock);
+    Block* take_outside(std::size_t size, Lock& lock);
     Arena::Taken take_whole(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
     void lend(Block& block, std::size_t bytes) noexcept;
     [[noreturn]] void throw_out_of_memory(std::size_t bytes, Shortage shortage);
@@ -278,7 +288,8 @@ private:
     void remove() noexcept;
     /// Whether the pool can be deleted. True once: to the one who has to do it.
     bool is_unused() noexcept {
-        return retired_ && blocks_out_ == 0 && away_ == 0 && !std::exchange(deleted_, true);
+        return retired_ && blocks_out_ == 0 && away_ == 0 && lane_handles_ == 0 &&
+               !std::exchange(deleted_, true);
     }
 
     // limits.cpp: what may stay
@@ -341,8 +352,10 @@ private:
     Wholes outside_;                         // whole blocks that are not part of the arena
     List<Block, &Block::in_bin> farewells_;  // to be deleted or deallocated once the lock is free
     bool retired_ = false, deleted_ = false;
-    std::uint32_t away_ = 0;  // threads that will come back to take the lock
-    bool forking_ = false;    // every owner stays outside its magazine
+    std::uint32_t lane_handles_ = 0;  // users of lanes that will close them
+    std::uint32_t away_ = 0;          // threads that will come back to take the lock
+    std::uint32_t returning_ = 0;     // of which some bring idle bytes, without calling users
+    bool forking_ = false;            // every owner stays outside its magazine
 
     std::uint64_t held_ = 0, held_peak_ = 0;
     std::uint64_t allowances_ = 0;
@@ -379,6 +392,7 @@ public:
     void forget_thread(detail::ThreadFront& front) noexcept;
 
 private:
+    Core* forget_in_next(detail::ThreadFront& front, std::uint64_t& last) noexcept;
     using Cores = List<Core, &Core::in_registry>;
     Registry() noexcept;
     static void before_fork() noexcept;

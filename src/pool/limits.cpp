@@ -156,6 +156,7 @@ void Core::age_out(bool reading) noexcept {
 std::size_t Core::trim(std::size_t keep_idle_bytes) {
     Lock lock(lock_);
     flush_all();
+    if (central_idle() > keep_idle_bytes && parked_blocks_ != 0) unpark(true, lock);
     const std::uint64_t idle = central_idle();
     const std::size_t gone = idle > keep_idle_bytes ? evict(idle - keep_idle_bytes, nullptr) : 0;
     grown_apart_ = 0;

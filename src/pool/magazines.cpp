@@ -481,7 +481,8 @@ std::size_t Registry::trim_others(const Core& core) noexcept {
             if (other == nullptr) return gone;
             last = other->serial_;
             const Core::Lock lock(other->lock_);
-            ++other->away_;  // keeps it, while this lock is free
+            if (other->deleted_) continue;  // somebody waits to remove it
+            ++other->away_;                 // keeps it, while this lock is free
         }
         gone += other->trim(0);
         other->come_back();
@@ -499,9 +500,18 @@ std::string Registry::describe_others(const Core& core) const {
 }
 
 void Registry::forget_thread(detail::ThreadFront& front) noexcept {
+    std::uint64_t last = 0;
+    while (Core* const core = forget_in_next(front, last)) core->come_back();
+}
+
+/// Empties a thread's magazines in the next pool after the last one that has any. Returns that pool, kept for
+/// the caller to come back to: what has to leave it calls drivers and users, which no lock may see.
+Core* Registry::forget_in_next(detail::ThreadFront& front, std::uint64_t& last) noexcept {
     const std::scoped_lock hold(lock_);
     for (Core* core = cores_.first(); core != nullptr; core = Cores::after(*core)) {
-        Core::Lock lock(core->lock_);
+        if (core->serial_ <= last) continue;
+        const Core::Lock lock(core->lock_);
+        bool any = false;
         for (ThreadMagazine* m = core->magazines_.first(); m != nullptr;) {
             ThreadMagazine& magazine = *m;
             m = Core::Magazines::after(*m);
@@ -509,10 +519,15 @@ void Registry::forget_thread(detail::ThreadFront& front) noexcept {
             // Relaxed: only this thread reads it.
             front.slots[magazine.lane->slot].store(nullptr, std::memory_order_relaxed);
             core->drop_magazine(magazine);
+            any = true;
         }
+        if (!any || core->deleted_) continue;
         core->enforce();
-        core->finish(lock);
+        ++core->away_;
+        last = core->serial_;
+        return core;
     }
+    return nullptr;
 }
 
 // A fork copies the calling thread only. Before it, every lock is taken and every magazine's owner
@@ -554,6 +569,10 @@ void Registry::after_fork_in_child() noexcept {
             if (magazine.owner != &thread_front) core->drop_magazine(magazine);
         }
         core->enforce();
+        core->returning_ = 0;  // the threads that call the driver are not in the child
+        for (Lane* lane = core->lanes_.first(); lane != nullptr; lane = Core::Lanes::after(*lane)) {
+            lane->busy = lane->closing = lane->closers = 0;
+        }
         core->lock_.unlock();
     }
     // A recursive mutex knows its owner by a number that the child does not have: it gets a new one.

@@ -80,6 +80,7 @@ void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
     if (held_ + size <= held_peak_ || lane.captured()) return;  // waiting would end a capture
     earn_moves();
     if (!moves_.covers(acquires_per_recycling)) return;
+    if (unlocked(lock, [&] { return streams_->capturing(); })) return;
     const std::size_t some = std::min<std::size_t>(held_ / 16, size > held_ ? 0 : 4 * size);
     const std::size_t gone = arena_->drop_segments(std::max(size, some));
     if (gone == 0) return;

@@ -78,7 +78,8 @@ void Core::give(Block& block, std::uint32_t generation) noexcept {
 void Core::come_back() noexcept {
     bool unused = false;
     {
-        const Lock lock(lock_);
+        Lock lock(lock_);
+        finish(lock);
         --away_;
         unused = is_unused();
     }

@@ -88,9 +88,10 @@ std::shared_ptr<detail::CoreFront> Core::on(void* stream,
     const StreamInfo info = order_of_streams().look_at(stream);
     Lock lock(lock_);
     Lane* lane = find_lane(info);
+    std::unique_ptr<Lane> made;
     if (lane == nullptr) {
         reap(lock);
-        auto made = std::make_unique<Lane>(*this);
+        made = std::make_unique<Lane>(*this);
         made->grain_mask = main_.grain_mask;
         made->stream = info;
         made->parks = streams_->host_uses();
@@ -105,12 +106,15 @@ std::shared_ptr<detail::CoreFront> Core::on(void* stream,
         if (lane == nullptr) {
             lane = made.release();
             lanes_.push_back(*lane);
-        } else {
-            unlocked(lock, [&] {
-                streams_->drop_event(made->event);
-                Registry::instance().remove_slot(*made);
-            });
         }
+    }
+    ++lane->handles;  // from here on it stays, and the pool
+    ++lane_handles_;
+    if (made != nullptr) {  // another thread was quicker
+        unlocked(lock, [&] {
+            streams_->drop_event(made->event);
+            Registry::instance().remove_slot(*made);
+        });
     }
     Lane* lost = nullptr;  // its stream was destroyed: another one has the handle
     for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
@@ -119,7 +123,6 @@ std::shared_ptr<detail::CoreFront> Core::on(void* stream,
         if (same && other->stream.id != info.id && other != &main_) lost = other;
     }
     if (fleeting && lane != &main_) lane->stream.fleeting = true;
-    ++lane->handles;
     const bool is_new = !lane->open;
     lane->open = true;
     if (lost != nullptr) {
@@ -152,10 +155,17 @@ void Core::keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& 
 }
 
 void Core::close(Lane& lane) noexcept {
-    Lock lock(lock_);
-    if (--lane.handles != 0 || &lane == &main_) return;
-    shut(lane, false, lock);
-    finish(lock);
+    bool unused = false;
+    {
+        Lock lock(lock_);
+        if (--lane.handles == 0 && &lane != &main_) {
+            shut(lane, false, lock);
+            finish(lock);
+        }
+        --lane_handles_;
+        unused = is_unused();
+    }
+    if (unused) remove();
 }
 
 /// The graph and its instances are gone, and with them all that used the lane's memory. What the limits
@@ -208,6 +218,7 @@ void Core::record(Lane& lane) const noexcept {
 /// magazines go, so that what is released from now on takes the lock and sees that the lane is closed; then
 /// the event is recorded, and covers all that was released before.
 void Core::shut(Lane& lane, bool lost, Lock& lock) noexcept {
+    ++lane.closers;  // it stays meanwhile, whoever else closes it
     {
         const Seizure seizure(*this);
         for (ThreadMagazine* m = magazines_.first(); m != nullptr;) {
@@ -219,22 +230,24 @@ void Core::shut(Lane& lane, bool lost, Lock& lock) noexcept {
     flush_depot();
     if (lane.open && !lane.captured()) {
         lane.open = false;
-        lane.closing = true;
+        ++lane.closing;
         {
             const Busy busy(lane);
             unlocked(lock, [&] { record(lane); });
         }
-        lane.closing = false;
+        --lane.closing;
     }
-    if (lane.handles != 0 && !lost) return;  // somebody has opened it again
-    if (!lane.captured()) lane.open = false;
-    while (lane.busy != 0) unlocked(lock, [] { sched_yield(); });
+    if (lane.handles == 0 || lost) {  // else somebody has opened it again
+        if (!lane.captured()) lane.open = false;
+        while (lane.busy != 0) unlocked(lock, [] { sched_yield(); });
+    }
+    --lane.closers;
     if (can_go(lane)) remove_lane(lane, lock);
 }
 
 bool Core::can_go(const Lane& lane) const noexcept {
-    if (lane.open || lane.handles != 0 || lane.busy != 0 || lane.blocks_out != 0 || !lane.empty() ||
-        &lane == &main_ || &lane == settled_.get()) {
+    if (lane.open || lane.handles != 0 || lane.busy != 0 || lane.closers != 0 ||
+        lane.blocks_out != 0 || !lane.empty() || &lane == &main_ || &lane == settled_.get()) {
         return false;
     }
     const auto named_by = [&](const auto& list) {
@@ -286,7 +299,7 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
     if (!from.ordered() || &from == &to) return true;
     if (from.captured() && from.open) return false;
     const Busy busy_from(from), busy_to(to);
-    const bool open = from.open, closing = from.closing;
+    const bool open = from.open, closing = from.closing != 0;
     return unlocked(lock, [&] {
         if (closing || (open && from.stream.fleeting)) {
             streams_->record_all(from.event);
@@ -378,7 +391,7 @@ bool Core::gather(Lane& lane, Lock& lock) {
 void Core::wait_on_host(Lane& lane, Lock& lock) noexcept {
     if (!lane.ordered()) return;
     const Busy busy(lane);
-    const bool open = lane.open, closing = lane.closing;
+    const bool open = lane.open, closing = lane.closing != 0;
     unlocked(lock, [&] {
         if (closing) {
             streams_->wait_for_all();
@@ -407,12 +420,46 @@ void Core::mark_used(Buffer& buffer, const StreamInfo& stream) {
     buffer.slot_ = no_slot;  // its release has to look
 }
 
-/// What a release asks of the driver: to wipe, to mark what the streams have been given.
+void Core::follow(const Buffer& buffer, const StreamInfo& stream) {
+    const Block& block = block_of(*buffer.block_);
+    Core& core = *block.core;
+    const StreamOrder& order = core.order_of_streams();
+    Lock lock(core.lock_);
+    Lane& lane = lane_of(block);
+    // Within a capture nothing outside can be waited for; there the graph's memory is its own.
+    if (!lane.ordered() || lane.captured() || stream.capture != 0 || lane.stream.id == stream.id) {
+        return;
+    }
+    const Busy busy(lane);
+    const bool callable = lane.open && !lane.stream.fleeting;
+    core.unlocked(lock, [&] {
+        void* const event = order.make_event();
+        try {
+            if (!callable || !order.record(event, lane.stream)) order.record_all(event);
+            order.wait(stream, event);
+        } catch (...) {
+            order.drop_event(event);
+            throw;
+        }
+        order.drop_event(event);
+    });
+}
+
+bool Core::lent_on(const Buffer& buffer, const void* stream) noexcept {
+    const Block& block = block_of(*buffer.block_);
+    const Lock lock(block.core->lock_);
+    const Lane& lane = lane_of(block);
+    return lane.ordered() && lane.stream.handle == stream;
+}
+
+/// What a release asks of the driver: to mark what the streams have been given, and to wipe after that: on the
+/// lane's stream, or where there is none that may be called, once all are done.
 void Core::release_in_order(Block& block, Lock& lock) noexcept {
     Lane& lane = lane_of(block);
-    const bool closed = lane.ordered() && !lane.open;
+    const bool closed = lane.ordered() && !lane.open, on_stream = lane.ordered() && !closed;
     const bool marks = !lane.kept && (block.uses != nullptr || lane.parks || closed);
-    if (!options_.wipe_on_release && !marks) return;
+    const bool wipes = options_.wipe_on_release;
+    if (!wipes && !marks) return;
     const Busy busy(lane);
     unlocked(lock, [&] {
         try {
@@ -420,23 +467,31 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
                 block.uses = new Uses;
                 block.uses->events.reserve(1);
             }
-            if (options_.wipe_on_release && lane.ordered() && !closed) {
-                streams_->zero(lane.stream, block.data, block.asked);
-            } else if (options_.wipe_on_release) {
-                memory_.source()->zero(block.data, block.asked);
-            }
-            if (!marks) return;
-            if (closed) streams_->record_all(lane.event);
-            if (block.uses == nullptr) return;
-            auto& events = block.uses->events;
             const auto mark = [&](const StreamInfo& stream, bool gone) {
+                auto& events = block.uses->events;
                 events.push_back(streams_->make_event());
                 if (gone || stream.fleeting || !streams_->record(events.back(), stream)) {
                     streams_->record_all(events.back());
                 }
+                return events.back();
             };
-            for (const StreamInfo& stream : block.uses->streams) mark(stream, false);
-            if (lane.ordered()) mark(lane.stream, closed);
+            const bool used = marks && block.uses != nullptr;
+            if (used) {
+                for (const StreamInfo& stream : block.uses->streams) {
+                    void* const event = mark(stream, false);
+                    if (wipes && on_stream) streams_->wait(lane.stream, event);
+                }
+            }
+            if (wipes && on_stream) streams_->zero(lane.stream, block.data, block.asked);
+            if (closed && marks) streams_->record_all(lane.event);
+            if (wipes && !on_stream) {
+                if (closed) streams_->wait_on_host(lane.event);
+                wait_for_uses(block);
+                memory_.source()->zero(block.data, block.asked);
+                if (closed) streams_->record_all(lane.event);
+            } else if (used && lane.ordered()) {
+                mark(lane.stream, closed);
+            }
         } catch (...) {  // the device failed, or there is no memory for an event
             streams_->wait_for_all();
             wait_for_uses(block);
@@ -476,6 +531,7 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
         looked_at.push_back(*block);
     }
     if (looked_at.empty()) return false;
+    ++returning_;
     unlocked(lock, [&] {
         int unfinished = 0;
         for (Block* block = looked_at.first(); block != nullptr; block = Batches::after(*block)) {
@@ -488,6 +544,7 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
             }
         }
     });
+    --returning_;
     bool any = false;
     while (Block* const block = looked_at.first()) {
         looked_at.remove(*block);
@@ -510,10 +567,6 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
 
 StreamPool Pool::on(Stream stream) const {
     return {*this, core_of(*core_).on(stream.handle(), handle_)};
-}
-
-StreamPool Pool::on_any(void* stream) const {
-    return {*this, core_of(*core_).on(stream, handle_, true)};
 }
 
 StreamPool::StreamPool(const Pool& pool, std::shared_ptr<detail::CoreFront> lane)

@@ -133,6 +133,10 @@ void UnifiedBase::copy_on(Stream stream, Buffer& to, Buffer& from) {
         if (bytes_ != 0) device_source().copy(to.data(), from.data(), bytes_);
     } else if (bytes_ != 0) {
         const StreamInfo info = order->look_at(stream.handle());
+        // The device's bytes were lent in another order: what the last borrower gave that comes first.
+        for (const Buffer* const side : {&to, &from}) {
+            if (side->memory().kind() == MemoryKind::device) Core::follow(*side, info);
+        }
         order->copy(info, to.data(), from.data(), bytes_);
         for (Buffer* const side : {&to, &from}) {
             if (side->memory().kind() != MemoryKind::host) Core::mark_used(*side, info);

@@ -66,7 +66,8 @@ TEST_F(DeviceLimits, WhatIsMappedStaysNearWhatIsHeld) {
         most_mapped = std::max(most_mapped, in_use());
         EXPECT_LE(in_use(), before + pool.stats().held_bytes.now + 32_MiB);
     }
-    RecordProperty("mapped_of_live_percent", static_cast<int>(100 * (most_mapped - before) / most_live));
+    RecordProperty("mapped_of_live_percent",
+                   static_cast<int>(100 * (most_mapped - before) / most_live));
     EXPECT_LE(most_mapped, before + most_live + most_live * 25 / 100);
 }
 
