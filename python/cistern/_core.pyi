@@ -45,6 +45,11 @@ class Loan:
     def also_used_on(self, stream: int) -> None:
         """Say that work on this stream uses the bytes too."""
 
+    def hand_to(self, stream: int) -> None:
+        """
+        Say that from now on work on this stream uses the bytes: it waits for those before.
+        """
+
     def copy_from(self, host: int, nbytes: int) -> None:
         """Copies from an address of the host."""
 
@@ -89,6 +94,9 @@ class Opened:
 
     def also_used_on(self, stream: int) -> None:
         """Nothing to do: its end waits for all streams."""
+
+    def hand_to(self, stream: int) -> None:
+        """Nothing to do either."""
 
 def cuda_available() -> bool: ...
 

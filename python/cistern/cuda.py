@@ -33,8 +33,8 @@ __all__ = ["available", "empty", "DeviceArray", "share", "open", "SharedArray", 
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # of DLPack
 
 
-def _device(number: SupportsIndex) -> int:
-    number = _count("device", number)
+def _device(value: SupportsIndex) -> int:
+    number: int = _count("device", value)
     if number > 2**31 - 1:
         raise InvalidArgument(f"device is out of range: {number}")
     return number

@@ -50,7 +50,7 @@ class BufferState(enum.Enum):
     DEVICE_DIRTY = 6
 
 
-_unified_pools = {}
+_unified_pools: dict[str, Pool] = {}
 _unified_lock = threading.Lock()
 
 

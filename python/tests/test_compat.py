@@ -10,6 +10,8 @@ import pytest
 
 import cistern
 
+without_device = pytest.mark.skipif(cistern.cuda_available(), reason="there is a CUDA device")
+
 
 @pytest.fixture
 def pydotcompute():
@@ -21,6 +23,7 @@ def pydotcompute():
     MemoryPool._instance = None
 
 
+@without_device
 def test_memory_pool_exists_once(pydotcompute):
     from pydotcompute.core.memory_pool import MemoryPool, configure_memory_pool, get_memory_pool
 
@@ -40,6 +43,7 @@ def test_memory_pool_exists_once(pydotcompute):
     assert MemoryPool() is not pool and not MemoryPool()._enabled
 
 
+@without_device
 def test_unified_buffer(pydotcompute):
     from pydotcompute.core.unified_buffer import BufferState, UnifiedBuffer
     from pydotcompute.exceptions import BufferNotAllocatedError, PyDotComputeError

@@ -307,6 +307,22 @@ def test_the_device_side_is_cupys_where_cupy_is():
 
 
 @needs_device
+def test_an_array_taken_on_another_stream_comes_after_its_last_borrower():
+    torch = pytest.importorskip("torch")
+    side = torch.cuda.Stream()
+    for _ in range(10):
+        last = torch.from_dlpack(cistern.cuda.empty(1 << 20, "float32"))
+        torch.cuda._sleep(5_000_000)
+        last.fill_(1)  # on the default stream, still to come
+        del last
+        with torch.cuda.stream(side):
+            taken = torch.from_dlpack(cistern.cuda.empty(1 << 20, "float32"))
+            taken.fill_(2)
+        torch.cuda.synchronize()
+        assert (taken == 2).all()
+
+
+@needs_device
 def test_torch_allocates_from_the_pool():
     pytest.importorskip("torch")
     print(run("""

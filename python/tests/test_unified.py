@@ -9,6 +9,8 @@ import pytest
 import cistern
 from cistern import BufferState, MemoryPool, UnifiedBuffer
 
+without_device = pytest.mark.skipif(cistern.cuda_available(), reason="there is a CUDA device")
+
 
 def test_states_are_numbered_from_one():
     assert [(s.name, s.value) for s in BufferState] == [
@@ -55,6 +57,7 @@ def test_using_an_unallocated_buffer(use):
             use(buffer)
 
 
+@without_device
 def test_states_follow_the_writes():
     buffer = UnifiedBuffer(3)
     assert buffer.allocate() is buffer and buffer.state is BufferState.HOST_ONLY
@@ -114,6 +117,7 @@ def test_bad_buffers(shape, dtype, error):
     assert pool.stats()["total_acquired"] == 0
 
 
+@without_device
 def test_the_very_same_buffer_comes_back():
     pool = MemoryPool()
     buffer = pool.acquire((4, 4))
@@ -183,6 +187,7 @@ def test_a_block_releases_also_when_it_raises():
     assert pool.pool_size == 0 and pool.stats()["total_released"] == 1
 
 
+@without_device
 def test_the_older_surface():
     statistics = cistern.PoolStatistics(used_bytes=1 << 20, total_bytes=4 << 20, n_free_blocks=3)
     assert (statistics.free_bytes, statistics.utilization) == (3 << 20, 0.25)
@@ -207,6 +212,7 @@ def test_the_older_surface():
     assert shared is cistern.get_memory_pool() and shared.enabled
 
 
+@without_device
 def test_pinned_says_once_that_it_is_not():
     import cistern.unified
 

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cistern
+import cistern.cuda
 import cistern.dask
 
 pool = cistern.Pool(fit=cistern.BestFit(0.1), max_idle_bytes=1 << 30)
@@ -28,5 +29,10 @@ reveal_type(step(u))  # N: float
 reveal_type(cistern.with_arrays(lambda a: 3, pool, 10))  # N: int
 reveal_type(cistern.dask.keyed_pool())  # N: KeyedPool
 cistern.dask.PoolPlugin(max_bytes=1 << 30, fit="best")
+on_device = cistern.cuda.empty((3, 4), "f4", stream=0)
+reveal_type(on_device.shape)  # N: tuple
+reveal_type(cistern.cuda.share(on_device))  # N: SharedArray
+reveal_type(cistern.cuda.trim())  # N: int
+reveal_type(pool.explain().keys)  # N: list
 cistern.Pool(fit=3)  # E: Argument "fit"
 pool.empty("ten")  # E: Argument 1 to "empty"
