@@ -253,12 +253,14 @@ void add_replay(CLI::App& app) {
     command.add_flag("--json", arguments->json,
                      "Print JSON: an object, or an array if there are several files");
     command.footer(
-        "Runs the real pool on a memory that owns no bytes, so traces larger than this machine can "
-        "be\n"
-        "played, or on a real one, whose bytes are not touched. Each pool of a trace is a pool "
-        "here; peaks are of the sum over pools. BYTES may "
-        "end in\n"
-        "KiB, MiB, GiB or TiB.\n\n"
+        "Runs the real pool on a memory that owns no bytes, so that traces larger than this\n"
+        "machine can be played, or on a real one, whose bytes are not touched. Each pool of a\n"
+        "trace is a pool here; peaks are of the sum over pools. BYTES may end in KiB, MiB, GiB\n"
+        "or TiB.\n\n"
+        "A trace has a header and a row for each event, in time order; an id is used once:\n"
+        "  event,pool,id,bytes,stream\n"
+        "  a,fluid,0,636800,0          acquires\n"
+        "  r,fluid,0,636800,0          releases, repeating what was acquired\n\n"
         "Examples:\n"
         "  cistern replay trace.csv.gz\n"
         "  cistern replay --fit best:0.1 --max-idle-bytes 512MiB --json trace.csv\n"

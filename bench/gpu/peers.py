@@ -1,4 +1,4 @@
-"""Device memory beside PyTorch and CuPy: the host's cost of a pair, and an FFT workload through the hook.
+"""Device memory beside PyTorch and CuPy: the host's cost of a pair.
 
     python bench/gpu/peers.py [--library libcistern.so] [--json FILE]
 

@@ -10,11 +10,11 @@
 //
 // What a stream gives back, the same stream gets again without any synchronisation: its work runs in
 // order. Another stream gets it only when it would otherwise ask the memory for more, and then waits for
-// one event; the host never does.
+// one event; the host waits only when bytes go back to the driver.
 //
-// - A StreamPool has to be gone (or forget() called) before its stream is destroyed. Buffers may be
-//   released later.
-// - A buffer that other streams work with too needs also_used_on() before it is released.
+// - A StreamPool has to be gone before its stream is destroyed. Buffers may be released later.
+// - A buffer that other streams work with too needs also_used_on() before it is released; such a stream has
+//   to exist until then.
 // - While a stream is being captured into a graph, `on(stream)` lends memory that stays the graph's until
 //   the graph and all its instances are gone. Call it after the capture has begun.
 // - Without a stream, a pool on device memory lends in the order of the legacy default stream.

@@ -1,4 +1,4 @@
-"""CuPy on Cistern: every CuPy array from the process's pool, and its page-locked memory too.
+"""CuPy on Cistern: every CuPy array from the process's pool, and with `pinned=True` its page-locked memory too.
 
     import cistern.cupy
     cistern.cupy.enable()

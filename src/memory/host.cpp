@@ -1,11 +1,12 @@
 // Host memory: one private anonymous mapping per range, readable and writable from the start and not
 // reserved against the system's commit limit. Pages come with the first touch and are zero then, so
-// commit costs nothing; decommit drops whole pages; move is mremap, which carries page table entries
+// commit costs nothing, and refuses only what the machine could never back; decommit drops whole pages; move is mremap, which carries page table entries
 // (whole huge pages where both sides are aligned) and leaves the source mapped and empty.
 
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,16 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t huge_page = 2 << 20;
+
+/// What the machine has, swap included: as the system itself, more is never lent at once.
+std::size_t machine_bytes() noexcept {
+    static const std::size_t bytes = [] {
+        struct sysinfo info {};
+        if (sysinfo(&info) != 0) return SIZE_MAX;
+        return static_cast<std::size_t>(info.totalram + info.totalswap) * info.mem_unit;
+    }();
+    return bytes;
+}
 
 class HostSource final : public SparseSource {
 public:
@@ -75,6 +86,7 @@ public:
 
     /// Pages come when they are touched. A range that outgrows its first huge page gets that one too.
     [[nodiscard]] bool commit(void* data, std::size_t bytes) noexcept override {
+        if (bytes > machine_bytes()) return false;
         const std::size_t offset = reinterpret_cast<std::uintptr_t>(data) & (huge_page - 1);
         if (options_.huge_pages && offset + bytes > huge_page) {
             madvise(static_cast<std::byte*>(data) - offset, huge_page, MADV_HUGEPAGE);

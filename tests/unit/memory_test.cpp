@@ -3,6 +3,7 @@
 #include "cistern/memory.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/sysinfo.h>
 
 #include <cstdint>
 #include <memory>
@@ -62,6 +63,18 @@ TEST(HostMemory, OnANodeLendsBytes) {
     write_pattern(buffer.data(), buffer.size(), 1);
 
     EXPECT_TRUE(has_pattern(buffer.data(), buffer.size(), 1));
+}
+
+TEST(HostMemory, LendsNoMoreAtOnceThanTheMachineHas) {
+    struct sysinfo info {};
+    ASSERT_EQ(sysinfo(&info), 0);
+    const std::size_t all =
+        static_cast<std::size_t>(info.totalram + info.totalswap) * info.mem_unit;
+    Pool pool;
+    EXPECT_TRUE(pool.try_acquire(all + 1_MiB).empty());
+    EXPECT_THROW((void)pool.acquire(2 * all), OutOfMemory);
+    EXPECT_EQ(pool.stats().held_bytes.now, 0u);
+    EXPECT_FALSE(pool.acquire(1_MiB).empty());
 }
 
 TEST(SimulatedMemory, HandsOutAddressesWithoutBytes) {
