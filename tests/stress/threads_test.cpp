@@ -253,6 +253,31 @@ TEST(Threads, TrimAndChangeLimitsUnderEachOther) {
     expect_all_returned(pool);
 }
 
+/// Who runs out asks other pools for what they keep, also those that are just going.
+TEST(Threads, RunOutWhileAnotherPoolGoes) {
+    const Memory memory = Memory::simulated({.capacity = 8_MiB});
+    Pool pool{memory};
+    for (std::size_t i = 0; i < scaled(1000); ++i) {
+        Buffer last;
+        {
+            Pool going{memory};
+            last = going.acquire(1_MiB);
+        }
+        std::atomic<int> ready{0};
+        const auto together = [&ready] {
+            for (++ready; ready != 2;) std::this_thread::yield();
+        };
+        std::thread other([&] {
+            together();
+            last.release();
+        });
+        together();
+        EXPECT_TRUE(pool.try_acquire(16_MiB).empty());
+        other.join();
+    }
+    EXPECT_FALSE(pool.try_acquire(7_MiB).empty()) << "all is back";
+}
+
 TEST(Threads, RunOutTogetherAndRecover) {
     Pool pool{Memory::host(), {.max_bytes = 2_MiB}};
     std::atomic<std::uint64_t> failures{0}, served{0};
