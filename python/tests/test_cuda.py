@@ -300,8 +300,9 @@ def test_memory_pools_lend_both_sides():
 def test_the_device_side_is_cupys_where_cupy_is():
     cupy = pytest.importorskip("cupy")
     buffer = cistern.UnifiedBuffer((4, 5), "float32").fill(2)
-    assert isinstance(buffer.device, cupy.ndarray)
-    buffer.device *= 3
+    on_device = buffer.device
+    assert isinstance(on_device, cupy.ndarray)
+    on_device *= 3
     buffer.mark_device_dirty()
     assert (buffer.host == 6).all()
 
