@@ -91,8 +91,11 @@ void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
     store_.reserve(4);
 }
 
-/// Gives what was let go back to the driver, once no stream uses it any more.
+/// Gives what was let go back to the driver, once no stream uses it any more. While a capture goes on that waiting
+/// would end, it stays for the next time.
 void Core::see_off(Lock& lock) noexcept {
+    if (farewells_.empty() && !(arena_ && !arena_->leaving().empty())) return;
+    if (!retired_ && unlocked(lock, [&] { return streams_->capturing(); })) return;
     for (;;) {
         Block* const first = !farewells_.empty() ? farewells_.first()
                              : arena_            ? arena_->leaving().first()

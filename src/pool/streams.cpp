@@ -302,6 +302,7 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
     const bool open = from.open, closing = from.closing != 0;
     return unlocked(lock, [&] {
         if (closing || (open && from.stream.fleeting)) {
+            if (streams_->capturing()) return false;
             streams_->record_all(from.event);
         } else if (open && !streams_->record(from.event, from.stream)) {
             return false;
