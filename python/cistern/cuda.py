@@ -89,7 +89,8 @@ class DeviceArray:
         if code is None:
             raise BufferError(f"DLPack has no such dtype: {self.dtype}")
         stream = options.get("stream")  # of the one who takes it; -1: it wants no order
-        if stream is not None and stream != -1 and stream != self.stream and (stream, self.stream) != (1, 0):
+        same = stream == self.stream != 2 or (stream, self.stream) == (1, 0)  # 2: each thread has its own
+        if stream not in (None, -1) and not same:
             self._loan.hand_to(_count("stream", stream))
         array = _core.as_dlpack(self._loan, list(self.shape), code, 8 * self.dtype.itemsize)
         # Some versions of nanobind hand out the capsule itself.

@@ -412,6 +412,7 @@ class MemoryPool:
             else:
                 buffer, hit = new, False
             buffer.allocate()
+            buffer.synchronize()
             buffer._state = buffer._current()
             buffer._lender = self
             self._total_acquired += 1

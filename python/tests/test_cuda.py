@@ -289,6 +289,7 @@ def test_memory_pools_lend_both_sides():
     pool.release(first)
     assert pool.acquire((30, 30), pinned=True) is first
     assert first.state is cistern.BufferState.SYNCHRONIZED
+    assert (on_device(first)[0] == 1).all() and (first.host[0] == 1).all(), "both hold what was written"
     pool.release(first)
     pool.clear()
     del first

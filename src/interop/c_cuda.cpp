@@ -11,6 +11,7 @@
 #include "interop/c_call.hpp"
 #include "interop/loans.hpp"
 #include "interop/open_lanes.hpp"
+#include "memory/cuda_driver.hpp"
 #include "memory/stream_order.hpp"
 #include "pool/core.hpp"
 
@@ -168,11 +169,14 @@ void deallocate_on(void* data) noexcept {
 bool deallocate_on(void* data, void* stream) noexcept {
     Buffer buffer = recall(data);
     if (buffer.empty()) return false;
-    if (Core::lent_on(buffer, stream)) return true;
+    const auto* const order = dynamic_cast<const StreamOrder*>(buffer.memory().source().get());
+    if (order == nullptr) return true;
+    // Each thread's default stream has the same handle.
+    if (!cuda::is_per_thread(stream) && Core::lent_on(buffer, stream)) return true;
     try {
         Core::mark_used(buffer, fleeting(buffer.memory(), stream));
     } catch (const std::exception&) {  // then for everything
-        order_of(buffer.memory()).wait_for_all();
+        order->wait_for_all();
     }
     return true;
 }

@@ -302,8 +302,13 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
         const bool vain = limited && size > options_.max_bytes - (held_ - central_idle());
         const std::size_t missing = limited ? taken.new_bytes - room : taken.new_bytes;
         if (vain || evict(missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
-            if (returning_ == 0) return {nullptr, limited ? Shortage::limit : Shortage::memory};
-            unlocked(lock, [] { sched_yield(); });  // another thread has what will be idle
+            const bool leave = streams_ != nullptr && has_leavers();
+            if (leave) see_off(lock);  // what a capture has kept here
+            if (returning_ != 0) {
+                unlocked(lock, [] { sched_yield(); });  // another thread has what will be idle
+            } else if (!leave || has_leavers()) {
+                return {nullptr, limited ? Shortage::limit : Shortage::memory};
+            }
         }
         if (streams_ != nullptr) see_off(lock);
         store_.reserve(4);

@@ -257,6 +257,9 @@ private:
                           Lock& lock);
     [[nodiscard]] std::uint64_t room_for_leftovers() const noexcept;
     void see_off(Lock& lock) noexcept;
+    [[nodiscard]] bool has_leavers() const noexcept {
+        return !farewells_.empty() || (arena_ && !arena_->leaving().empty());
+    }
     void recycle(Lane& lane, std::size_t size, Lock& lock);
     void record(Lane& lane) const noexcept;
     void wait_for_uses(Block& block) const noexcept;
@@ -392,7 +395,7 @@ public:
     void forget_thread(detail::ThreadFront& front) noexcept;
 
 private:
-    Core* forget_in_next(detail::ThreadFront& front, std::uint64_t& last) noexcept;
+    Core* forget_in_one(detail::ThreadFront& front) noexcept;
     using Cores = List<Core, &Core::in_registry>;
     Registry() noexcept;
     static void before_fork() noexcept;

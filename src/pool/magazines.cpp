@@ -439,7 +439,9 @@ namespace {
 void Registry::add(Core& core) {
     const std::scoped_lock hold(lock_);
     add_slot(core.main_);
-    cores_.push_back(core);
+    Core* next = cores_.first();  // a younger one may have been quicker
+    while (next != nullptr && next->serial_ < core.serial_) next = Cores::after(*next);
+    cores_.insert_before(next, core);
 }
 
 void Registry::remove(Core& core) noexcept {
@@ -500,16 +502,14 @@ std::string Registry::describe_others(const Core& core) const {
 }
 
 void Registry::forget_thread(detail::ThreadFront& front) noexcept {
-    std::uint64_t last = 0;
-    while (Core* const core = forget_in_next(front, last)) core->come_back();
+    while (Core* const core = forget_in_one(front)) core->come_back();
 }
 
-/// Empties a thread's magazines in the next pool after the last one that has any. Returns that pool, kept for
-/// the caller to come back to: what has to leave it calls drivers and users, which no lock may see.
-Core* Registry::forget_in_next(detail::ThreadFront& front, std::uint64_t& last) noexcept {
+/// Empties a thread's magazines in a pool that has any; null if none has. The pool is kept for the caller to come
+/// back to: what has to leave it calls drivers and users, which no lock may see.
+Core* Registry::forget_in_one(detail::ThreadFront& front) noexcept {
     const std::scoped_lock hold(lock_);
     for (Core* core = cores_.first(); core != nullptr; core = Cores::after(*core)) {
-        if (core->serial_ <= last) continue;
         const Core::Lock lock(core->lock_);
         bool any = false;
         for (ThreadMagazine* m = core->magazines_.first(); m != nullptr;) {
@@ -524,7 +524,6 @@ Core* Registry::forget_in_next(detail::ThreadFront& front, std::uint64_t& last) 
         if (!any || core->deleted_) continue;
         core->enforce();
         ++core->away_;
-        last = core->serial_;
         return core;
     }
     return nullptr;

@@ -94,7 +94,7 @@ void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
 /// Gives what was let go back to the driver, once no stream uses it any more. While a capture goes on that waiting
 /// would end, it stays for the next time.
 void Core::see_off(Lock& lock) noexcept {
-    if (farewells_.empty() && !(arena_ && !arena_->leaving().empty())) return;
+    if (!has_leavers()) return;
     if (!retired_ && unlocked(lock, [&] { return streams_->capturing(); })) return;
     for (;;) {
         Block* const first = !farewells_.empty() ? farewells_.first()

@@ -184,6 +184,32 @@ TEST_F(Borders, APoolLeavesTheCaptureOfABlockingStreamAlone) {
     }
 }
 
+TEST_F(BordersCalls, WhatACaptureHeldBackServesAfterIt) {
+    constexpr unsigned blocking = 0;
+    const cuda::Stream captured = make_stream(blocking), stream = make_stream();
+    std::size_t total = 0;
+    ASSERT_EQ(driver.device_total(&total, 0), 0);
+    Pool pool{Memory::device()};
+    StreamPool ordered = pool.on(stream);
+    const std::size_t most = (total - in_use()) / 4 * 3 / some * some;
+    { const Buffer large = ordered.acquire(most); }
+    ASSERT_EQ(driver.begin_capture(captured, capture_relaxed), 0);
+    EXPECT_GE(pool.trim(), most);
+    EXPECT_GE(in_use(), most) << "it waits for the end of the capture";
+    cuda::Graph graph = nullptr;
+    ASSERT_EQ(driver.end_capture(captured, &graph), 0);
+    EXPECT_EQ(driver.destroy_graph(graph), 0);
+    EXPECT_FALSE(ordered.try_acquire(most).empty()) << "and is there again";
+}
+
+TEST_F(Borders, WhatIsNoStreamsIsFreedByTheHooksToo) {
+    Pool host;
+    PoolAllocator<unsigned char> allocator{host};
+    unsigned char* const data = allocator.allocate(1000);
+    cistern_cuda_free(data, 1000, 0, make_stream());
+    EXPECT_EQ(host.stats().lent_buffers.now, 0u);
+}
+
 TEST_F(Borders, ACaptureTakesNoMoreThanItAsksFor) {
     Pool pool{Memory::device(), {.max_bytes = 64 * some, .max_idle_bytes = 64 * some}};
     const cuda::Stream stream = make_stream(), other = make_stream();
