@@ -17,9 +17,10 @@ struct Interop {
         return pool.of_type(bytes, type);
     }
     static Core& core(const Pool& pool) noexcept;
+    /// Lends by a lane that the caller keeps open.
+    static Buffer lend(CoreFront& lane, std::size_t bytes);
     /// Opens the lane of a stream that nobody vouches for: it may be destroyed at any time. The lane does not
     /// keep the pool's idle bytes, only the little that it needs itself.
-    static Buffer lend(CoreFront& lane, std::size_t bytes);
     static std::shared_ptr<CoreFront> open_any(const Pool& pool, void* stream);
     static bool lent_by(const Pool& pool, const Buffer& buffer) noexcept {
         return pool.lent(buffer);

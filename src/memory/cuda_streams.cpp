@@ -16,26 +16,24 @@ struct Capture {
     Graph graph = nullptr;
 };
 
-/// Whether work on the legacy stream would end a capture: that of a stream which it waits for. Asking does not.
-bool would_end_a_capture(const Driver& driver) noexcept {
-    int status = 0;
-    unsigned long long id = 0;
-    Graph graph = nullptr;
+Result ask(const Driver& driver, void* stream, Capture& capture) noexcept {
     const void* nodes = nullptr;
     std::size_t count = 0;
-    return driver.capture_info(legacy_stream(), &status, &id, &graph, &nodes, &count) ==
-           error_capture_implicit;
+    return driver.capture_info(static_cast<Stream>(stream), &capture.status, &capture.id,
+                               &capture.graph, &nodes, &count);
+}
+
+/// Whether work on the legacy stream would end a capture: that of a stream which it waits for. Asking does not.
+bool would_end_a_capture(const Driver& driver) noexcept {
+    Capture none;
+    return ask(driver, legacy_stream(), none) == error_capture_implicit;
 }
 
 /// The legacy stream is never captured itself.
 Capture capture_of(const Driver& driver, void* stream) noexcept {
     Capture capture;
-    if (is_legacy(stream)) return capture;
-    const void* nodes = nullptr;
-    std::size_t count = 0;
-    const Result result = driver.capture_info(static_cast<Stream>(stream), &capture.status,
-                                              &capture.id, &capture.graph, &nodes, &count);
-    return result == success ? capture : Capture{};
+    const bool answered = !is_legacy(stream) && ask(driver, stream, capture) == success;
+    return answered ? capture : Capture{};
 }
 
 }  // namespace

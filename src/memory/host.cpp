@@ -1,6 +1,7 @@
 // Host memory: one private anonymous mapping per range, readable and writable from the start and not
 // reserved against the system's commit limit. Pages come with the first touch and are zero then, so
-// commit costs nothing, and refuses only what the machine could never back; decommit drops whole pages; move is mremap, which carries page table entries
+// commit costs nothing, and refuses only what the machine could never back; decommit drops whole pages;
+// move is mremap, which carries page table entries
 // (whole huge pages where both sides are aligned) and leaves the source mapped and empty.
 
 #include <linux/mempolicy.h>

@@ -287,7 +287,7 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
         if (more) flush_all();
         if (streams_ != nullptr) {
             more = unpark(true, lock) || more;
-            // What a captured lane gets is its graph's for good: that only as a last resort, by evicting.
+            // A captured lane would keep for its graph whatever it gathers; for it, idle bytes are evicted.
             more = (!lane.captured() && gather(lane, lock)) || more;
         }
         if (more) {
