@@ -86,7 +86,7 @@ std::string describe(const Budget& budget, const std::string& reference) {
         case Kind::speed_up:
             return fmt::format("≥ {} × one", budget.limit);
         case Kind::growth:
-            return fmt::format("≤ {} × at 10", budget.limit);
+            return fmt::format("≤ {} × the first", budget.limit);
     }
     return "";
 }

@@ -143,6 +143,26 @@ Group crowd() {
     return group;
 }
 
+Group many() {
+    const Budget budget{"a miss costs the same however many threads there are", Kind::growth, 2};
+    Case threads{.task = "many threads", .contestants = {"cistern"}};
+    for (const char* count : {"0", "16", "256"}) {
+        threads.lines.push_back(
+            {.label = fmt::format("magazine miss, {} other threads", count), .key = count});
+        if (threads.lines.size() == 1) continue;
+        threads.lines.back().budget = budget;
+        threads.lines.back().base = threads.lines.front().key;
+    }
+    Case pools{.task = "many pools", .bytes = kib, .contestants = {"cistern"}};
+    for (const char* count : {"1", "31", "256"}) {
+        pools.lines.push_back(
+            {.label = fmt::format("pair of 1 KiB, {} pools in turn", count), .key = count});
+    }
+    return {.title = "One thread among many, one pool among many: ns per operation",
+            .reference = "",
+            .cases = {threads, pools}};
+}
+
 Group remote() {
     Group group{.title = "Acquired on one thread, released on another: ns per buffer",
                 .reference = "ring alone",
@@ -254,9 +274,9 @@ Group zeroed() {
 }  // namespace
 
 std::vector<Group> plan(bool quick) {
-    std::vector<Group> groups{pairs(),       rotating(), nested(),  arrays(),      fits(),
-                              arena(),       pools(),    mixed(),   crowd(),       remote(),
-                              two_threads(), touch(),    replace(), first_touch(), zeroed()};
+    std::vector<Group> groups{pairs(), rotating(), nested(),      arrays(), fits(),   arena(),
+                              pools(), mixed(),    crowd(),       many(),   remote(), two_threads(),
+                              touch(), replace(),  first_touch(), zeroed()};
     if (!quick) return groups;
     for (Group& group : groups) {
         for (Case& one : group.cases) {

@@ -14,7 +14,6 @@
 namespace cistern {
 
 class Core;
-struct Holes;
 
 enum class BlockState : std::uint8_t {
     spare,    // describes nothing
@@ -44,8 +43,7 @@ struct alignas(64) Block : detail::BlockFront {
     bool backed = false;    // of a hollow one: it has bytes, which are not counted as held
 
     Core* core = nullptr;
-    Holes* holes = nullptr;       // in whose order its bytes are used: of a Lane
-    struct Uses* uses = nullptr;  // by other streams
+    struct Uses* uses = nullptr;                        // by other streams
     std::uint64_t zero_generation = ~std::uint64_t{0};  // the loan whose bytes began as zero
     std::size_t type = 0;                           // element type, where the pool separates them
     std::function<void(void*)>* deleter = nullptr;  // of adopted bytes

@@ -526,12 +526,14 @@ void Core::throw_out_of_memory(std::size_t bytes, Shortage shortage) {
 
 namespace cistern::detail {
 
+constinit Magazine no_magazine{};
 constinit thread_local ThreadFront thread_front;
 constinit BlockFront no_block{.below = &no_block};
 
 BlockFront* take_slow(CoreFront& core, std::size_t bytes, std::size_t type, bool may_fail) {
     // Still inside the magazine, if there is one: the first block did not fit, one of the next may.
-    if (Magazine* const magazine = thread_front.slots[core.slot].load(std::memory_order_acquire)) {
+    Magazine* const magazine = thread_front.slots[core.slot].load(std::memory_order_acquire);
+    if (magazine->home == &core) {
         const std::size_t last = (bytes - 1) | core.grain_mask;
         if (Block* const block = remove_fitting(magazine->rack_at(rack_of_last(last)), last)) {
             block->asked = bytes;

@@ -39,7 +39,7 @@ namespace cistern {
 class Core;
 using Batches = List<Block, &Block::in_age>;  // by the first of their blocks
 
-/// The slot of lanes that have none; no thread ever fills it.
+/// The slot of lanes that have none; it stays empty in every thread.
 inline constexpr std::uint16_t no_slot = detail::slot_count - 1;
 
 /// An order in which bytes are used: the host's, or a stream's. A block belongs to one lane at a time;
@@ -77,13 +77,32 @@ struct Uses {
     std::vector<void*> events;
 };
 
+/// What magazines have to do with the accounts. Sums are modulo 2^64.
+struct Share {
+    std::uint64_t hits = 0, idle_bytes = 0, idle_blocks = 0, asked = 0;
+
+    void add(const Share& other) noexcept {
+        hits += other.hits;
+        idle_bytes += other.idle_bytes;
+        idle_blocks += other.idle_blocks;
+        asked += other.asked;
+    }
+    void subtract(const Share& other) noexcept {
+        hits -= other.hits;
+        idle_bytes -= other.idle_bytes;
+        idle_blocks -= other.idle_blocks;
+        asked -= other.asked;
+    }
+};
+
 /// A thread's magazine as its pool sees it.
 struct ThreadMagazine : detail::Magazine {
     ThreadMagazine(detail::ThreadFront& front, Lane& of) noexcept;
 
     detail::ThreadFront* owner;
     Lane* lane;
-    Links<ThreadMagazine> in_pool;
+    Links<ThreadMagazine> in_pool, in_bucket;
+    Share counted;                // when the pool last looked
     std::uint64_t allowance = 0;  // idle bytes it may hold, a multiple of 64
     std::uint64_t hits_then = 0;  // when it last ran over
     std::uint64_t blocks_then = 0;
@@ -207,6 +226,7 @@ private:
     using Lanes = List<Lane, &Lane::in_pool>;
     using Search = Arena::Search;
     using Magazines = List<ThreadMagazine, &ThreadMagazine::in_pool>;
+    using Bucket = List<ThreadMagazine, &ThreadMagazine::in_bucket>;
 
     // core.cpp: acquire and release
     template <class Try>
@@ -308,6 +328,7 @@ private:
 
     // magazines.cpp: threads
     ThreadMagazine* mine(Lane& lane) noexcept;
+    Bucket& bucket_of(const detail::ThreadFront& owner, const Lane& lane) noexcept;
     Block* take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     bool put_in(ThreadMagazine& magazine, Block& block) noexcept;
     bool allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept;
@@ -326,9 +347,14 @@ private:
     [[nodiscard]] bool fast() const noexcept;
 
     // stats.cpp: accounts
+    void count(ThreadMagazine& magazine) noexcept;
     [[nodiscard]] Totals totals() noexcept;
+    Totals count_all() noexcept;
+    Totals count_some(ThreadMagazine* own) noexcept;
     [[nodiscard]] std::uint64_t acquires_so_far() noexcept;
-    Totals note_peaks(ThreadMagazine* magazine) noexcept;
+    void raise_peaks(const Totals& now) noexcept;
+    Totals note_all_peaks() noexcept;
+    void note_peaks(ThreadMagazine* own) noexcept;
 
     const std::uint64_t serial_;
     const Memory memory_;
@@ -345,7 +371,9 @@ private:
     BlockStore store_;
     std::optional<Arena> arena_;
     Shelf shelf_;
-    Magazines magazines_;
+    Magazines magazines_;               // those that were counted longest ago first
+    std::array<Bucket, 64> buckets_{};  // the same by owner and lane
+    Share counted_;                     // of all of them
     std::uint64_t threads_ = 0;
     std::size_t classes_used_ = 0;  // racks from here on are empty everywhere
     std::uint64_t depot_bytes_ = 0, depot_blocks_ = 0;
@@ -384,7 +412,7 @@ public:
 
     void add(Core& core);
     void remove(Core& core) noexcept;
-    /// Gives a lane a slot, if there is one; and takes it back.
+    /// Gives a lane one of the slots that the fewest have; and takes it back.
     void add_slot(Lane& lane) noexcept;
     void remove_slot(Lane& lane) noexcept;
     /// Gives back the idle bytes of the other pools on this core's memory. Returns how many.
@@ -404,7 +432,7 @@ private:
 
     mutable std::recursive_mutex lock_;  // taken before any pool's
     Cores cores_;
-    std::uint32_t slots_used_ = 0;
+    std::array<std::uint32_t, no_slot> lanes_in_slot_{};
 };
 
 /// Keeps all owners out of their magazines of one pool while it lives. The pool's lock is held.

@@ -159,7 +159,7 @@ Explanation Core::explain() {
         survey.not_lent(block->bytes, now);
     }
 
-    const Totals totals = note_peaks(nullptr);
+    const Totals totals = note_all_peaks();
     explanation.held_bytes = held_;
     explanation.idle_bytes = totals.idle_bytes;
     explanation.lent_bytes = totals.lent_bytes;

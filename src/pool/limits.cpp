@@ -139,6 +139,7 @@ void Core::age_out(bool reading) noexcept {
         const Seizure seizure(*this);
         for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
             for (detail::Rack& rack : m->racks) m->given.subtract(sift(rack));
+            count(*m);
         }
     }
     const auto sweep = [&](auto& kept, auto drop) {
@@ -160,7 +161,7 @@ std::size_t Core::trim(std::size_t keep_idle_bytes) {
     const std::uint64_t idle = central_idle();
     const std::size_t gone = idle > keep_idle_bytes ? evict(idle - keep_idle_bytes, nullptr) : 0;
     grown_apart_ = 0;
-    note_peaks(nullptr);
+    note_all_peaks();
     finish(lock);
     return gone;
 }
@@ -182,7 +183,7 @@ void Core::set_limits(const Limits& limits) {
     }
     enforce();
     age_out(true);
-    note_peaks(nullptr);
+    note_all_peaks();
     finish(lock);
 }
 

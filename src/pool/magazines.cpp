@@ -80,6 +80,8 @@ Block* remove_fitting(Rack& rack, std::size_t last) noexcept {
 
 ThreadMagazine::ThreadMagazine(detail::ThreadFront& front, Lane& of) noexcept
     : owner(&front), lane(&of) {
+    home = &of;
+    holes = &of;
     std::fill(std::begin(racks), std::end(racks), &no_block);
 }
 
@@ -99,9 +101,17 @@ bool Core::fast() const noexcept {
 /// in the thread's hand; null if it cannot have one.
 ThreadMagazine* Core::mine(Lane& lane) noexcept {
     if (lane.parks || lane.captured() || (lane.ordered() && !lane.open)) return nullptr;
-    ThreadMagazine* magazine = magazines_.first();
+    // Relaxed: if it is this thread's, only this thread or one with the lock put it there.
+    detail::Magazine* const in_slot = thread_front.slots[lane.slot].load(std::memory_order_relaxed);
+    if (in_slot->home == &lane) {
+        auto* const magazine = static_cast<ThreadMagazine*>(in_slot);
+        empty_hand(*magazine);
+        return magazine;
+    }
+    Bucket& bucket = bucket_of(thread_front, lane);
+    ThreadMagazine* magazine = bucket.first();
     while (magazine != nullptr && (magazine->owner != &thread_front || magazine->lane != &lane)) {
-        magazine = Magazines::after(*magazine);
+        magazine = Bucket::after(*magazine);
     }
     if (magazine != nullptr) {
         empty_hand(*magazine);
@@ -109,7 +119,8 @@ ThreadMagazine* Core::mine(Lane& lane) noexcept {
         if (!notice_end_of_thread()) return nullptr;
         magazine = new (std::nothrow) ThreadMagazine(thread_front, lane);
         if (magazine == nullptr) return nullptr;
-        magazines_.push_front(*magazine);
+        magazines_.push_back(*magazine);
+        bucket.push_front(*magazine);
         ++threads_;
     }
     // Relaxed: the owner itself will read it.
@@ -117,6 +128,15 @@ ThreadMagazine* Core::mine(Lane& lane) noexcept {
         thread_front.slots[lane.slot].store(magazine, std::memory_order_relaxed);
     }
     return magazine;
+}
+
+Core::Bucket& Core::bucket_of(const detail::ThreadFront& owner, const Lane& lane) noexcept {
+    constexpr std::uint64_t golden = 0x9E37'79B9'7F4A'7C15;
+    static_assert(sizeof(std::uintptr_t) <= sizeof golden &&
+                  std::tuple_size_v<decltype(buckets_)> == 64);
+    const auto key =
+        reinterpret_cast<std::uintptr_t>(&owner) + 64 * reinterpret_cast<std::uintptr_t>(&lane);
+    return buckets_[key * golden >> 58];
 }
 
 // --- In and out -------------------------------------------------------------------------------------
@@ -305,6 +325,7 @@ void Core::flush(ThreadMagazine& magazine, std::size_t from_class) noexcept {
     allowances_ -= magazine.allowance - kept;
     magazine.allowance = kept;
     magazine.above = detail::load_signs - 1;  // its owner's next release comes by
+    count(magazine);
 }
 
 void Core::flush_depot() noexcept {
@@ -350,21 +371,20 @@ bool Core::grows_apart(std::size_t bytes) noexcept {
 /// joined: this thread's, since each was paid for by a release; other threads' if there are enough of them
 /// and the pool has grown since the last time. Returns true if none do, because the pool grows apart.
 bool Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept {
+    const Totals now = count_some(own);
+    const std::uint64_t kept = own != nullptr ? own->counted.idle_bytes : 0;
+    const std::uint64_t far = now.magazine_bytes - std::min(kept, now.magazine_bytes);
     const std::uint64_t near = depot_bytes_ + (own != nullptr ? own->idle_bytes() : 0);
     if (near >= bytes || (near != 0 && bytes >= always_flush_from)) {
         if (grows_apart(bytes)) return true;
         if (own != nullptr) flush(*own);
         flush_depot();
     }
-    std::uint64_t far = 0;
-    for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-        if (m != own) far += std::min(m->idle_bytes(), m->allowance);
-    }
     // A driver takes so long that fewer are worth it, and even if the pool has not grown much: but not
     // every time, or threads would never keep what they need.
     const bool driver = streams_ != nullptr;
     if (far == 0 || (far < bytes && !driver)) return false;
-    const std::uint64_t acquires = driver ? acquires_so_far() : 0;
+    const std::uint64_t acquires = now.hits + now.misses;
     const bool paid = driver && acquires - last_flush_acquires_ >=
                                     (bytes < always_join_from ? acquires_between_small_flushes
                                                               : acquires_between_flushes);
@@ -377,9 +397,11 @@ bool Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept
 
 void Core::drop_magazine(ThreadMagazine& magazine) noexcept {
     flush(magazine);
-    hits_ += magazine.hits.now();
-    asked_ += magazine.asked.now() - magazine.returned.now();
+    hits_ += magazine.counted.hits;
+    asked_ += magazine.counted.asked;
+    counted_.subtract(magazine.counted);
     magazines_.remove(magazine);
+    bucket_of(*magazine.owner, *magazine.lane).remove(magazine);
     --threads_;
     delete &magazine;
 }
@@ -391,7 +413,7 @@ Seizure::Seizure(Core& core) noexcept : core_(core) {
     for (ThreadMagazine* m = core.magazines_.first(); m != nullptr;
          m = Core::Magazines::after(*m)) {
         // Relaxed: the barrier below orders it against the owner's `busy`.
-        m->owner->slots[m->lane->slot].store(nullptr, std::memory_order_relaxed);
+        m->owner->slots[m->lane->slot].store(&detail::no_magazine, std::memory_order_relaxed);
         others |= m->owner != &thread_front;
     }
     if (!others || !barrier_available()) return;
@@ -454,17 +476,14 @@ void Registry::remove(Core& core) noexcept {
 
 void Registry::add_slot(Lane& lane) noexcept {
     const std::scoped_lock hold(lock_);
-    for (std::uint16_t slot = 0; slot < no_slot; ++slot) {
-        if ((slots_used_ & (1U << slot)) != 0) continue;
-        slots_used_ |= 1U << slot;
-        lane.slot = slot;
-        return;
-    }
+    const auto least = std::min_element(lanes_in_slot_.begin(), lanes_in_slot_.end());
+    ++*least;
+    lane.slot = static_cast<std::uint16_t>(least - lanes_in_slot_.begin());
 }
 
 void Registry::remove_slot(Lane& lane) noexcept {
     const std::scoped_lock hold(lock_);
-    if (lane.slot != no_slot) slots_used_ &= ~(1U << lane.slot);
+    if (lane.slot != no_slot) --lanes_in_slot_[lane.slot];
     lane.slot = no_slot;
 }
 
@@ -517,7 +536,7 @@ Core* Registry::forget_in_one(detail::ThreadFront& front) noexcept {
             m = Core::Magazines::after(*m);
             if (magazine.owner != &front) continue;
             // Relaxed: only this thread reads it.
-            front.slots[magazine.lane->slot].store(nullptr, std::memory_order_relaxed);
+            front.slots[magazine.lane->slot].store(&detail::no_magazine, std::memory_order_relaxed);
             core->drop_magazine(magazine);
             any = true;
         }

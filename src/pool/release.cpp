@@ -184,7 +184,7 @@ void Core::adopt(void* data, std::size_t bytes, std::function<void(void*)> delet
         to_central(block, coarse_now());
         enforce();
     }
-    note_peaks(nullptr);
+    note_all_peaks();
     finish(lock);
 }
 

@@ -50,42 +50,77 @@ constexpr std::array limits = {
 
 // With several threads, how far beyond a peak one of them may go before it is noted.
 constexpr std::uint64_t peak_blur_bytes = 64 << 10, peak_blur_blocks = 64;
+// So many magazines are all counted at each visit; of more, one's own and these others.
+constexpr std::uint64_t few_magazines = 8;
+constexpr int counted_in_turn = 2;
+
+/// Each figure is one its thread really had. The owner may go on meanwhile: a snapshot may miss its latest hit,
+/// but counts no release too many, so hits are read first.
+inline Share share_of(const ThreadMagazine& magazine) noexcept {
+    const std::uint64_t hits = magazine.hits.now_before_others() + magazine.hits_of_hand();
+    detail::Load inside = magazine.inside();
+    // A block taken between the two reads makes a small number negative: huge.
+    if ((inside & detail::load_signs) != 0) inside = 0;
+    std::uint64_t asked = magazine.asked.now() - magazine.returned.now();
+    if (const std::uint64_t in_hand = magazine.hand_bytes.now(); in_hand != 0) {
+        inside += magazine.hand->load;
+        asked -= in_hand;
+    }
+    return {.hits = hits,
+            .idle_bytes = std::min<std::uint64_t>(detail::bytes_of(inside), magazine.allowance),
+            .idle_blocks = detail::blocks_of(inside),
+            .asked = asked};
+}
 
 }  // namespace
 
-/// Adds up while owners go on. Each figure is one its thread really had; together they may be a few
-/// operations apart, so sums are cut where the invariants of the pool cut them.
+/// Brings a magazine's part of the sum up to date.
+void Core::count(ThreadMagazine& magazine) noexcept {
+    counted_.subtract(magazine.counted);
+    magazine.counted = share_of(magazine);
+    counted_.add(magazine.counted);
+}
+
+/// What was counted adds up to this. The parts may be a few operations apart, so sums are cut where the
+/// invariants of the pool cut them.
 Totals Core::totals() noexcept {
     Totals sum;
-    sum.hits = hits_;
-    sum.misses = misses_;
-    // Hits first: a snapshot may miss the latest of them, but counts no release too many.
-    for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-        sum.hits += m->hits.now_before_others() + m->hits_of_hand();
-    }
     sum.hits = hits_seen_ =
-        std::max(hits_seen_, sum.hits);  // a hand's may be one less for a moment
-    std::uint64_t asked = asked_;
-    for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-        detail::Load inside = m->inside();
-        // A block taken between the two reads makes a small number negative: huge.
-        if ((inside & detail::load_signs) != 0) inside = 0;
-        asked += m->asked.now() - m->returned.now();
-        if (const std::uint64_t in_hand = m->hand_bytes.now(); in_hand != 0) {
-            inside += m->hand->load;
-            asked -= in_hand;
-        }
-        sum.magazine_bytes += std::min<std::uint64_t>(detail::bytes_of(inside), m->allowance);
-        sum.idle_buffers += detail::blocks_of(inside);
-    }
+        std::max(hits_seen_, hits_ + counted_.hits);  // a hand's may be one less for a moment
+    sum.misses = misses_;
+    sum.magazine_bytes = std::min(counted_.idle_bytes, allowances_);
     const std::uint64_t aside = depot_blocks_ + parked_blocks_;
-    sum.idle_buffers += aside;
-    sum.lent_buffers = blocks_out_ - std::min(blocks_out_, sum.idle_buffers);
+    sum.idle_buffers = counted_.idle_blocks + aside;
+    sum.lent_buffers = less_or_zero(blocks_out_, sum.idle_buffers);
     sum.idle_buffers += central_idle_buffers() - aside;
     sum.idle_bytes = std::min(central_idle() + sum.magazine_bytes, held_);
     sum.lent_bytes = held_ - sum.idle_bytes;
-    sum.waste = less_or_zero(sum.lent_bytes, asked);
+    sum.waste = less_or_zero(sum.lent_bytes, asked_ + counted_.asked);
     return sum;
+}
+
+Totals Core::count_all() noexcept {
+    Share sum;
+    for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
+        m->counted = share_of(*m);
+        sum.add(m->counted);
+    }
+    counted_ = sum;
+    return totals();
+}
+
+/// Counts all magazines, or if they are many this thread's and those not looked at for longest: what a
+/// visit costs does not grow with the threads.
+Totals Core::count_some(ThreadMagazine* own) noexcept {
+    if (threads_ <= few_magazines) return count_all();
+    if (own != nullptr) count(*own);
+    for (int i = 0; i < counted_in_turn; ++i) {
+        ThreadMagazine& next = *magazines_.first();
+        magazines_.remove(next);
+        magazines_.push_back(next);
+        count(next);
+    }
+    return totals();
 }
 
 std::uint64_t Core::acquires_so_far() noexcept {
@@ -93,15 +128,26 @@ std::uint64_t Core::acquires_so_far() noexcept {
     return now.hits + now.misses;
 }
 
-/// Records peaks, and tells this thread's magazine when the next one is near.
-Totals Core::note_peaks(ThreadMagazine* magazine) noexcept {
-    const Totals now = totals();
+void Core::raise_peaks(const Totals& now) noexcept {
     lent_peak_ = std::max(lent_peak_, now.lent_bytes);
     lent_buffers_peak_ = std::max(lent_buffers_peak_, now.lent_buffers);
     idle_peak_ = std::max(idle_peak_, now.idle_bytes);
     idle_buffers_peak_ = std::max(idle_buffers_peak_, now.idle_buffers);
     waste_peak_ = std::max(waste_peak_, now.waste);
-    if (magazine == nullptr) return now;
+}
+
+/// Counts everything, and records peaks.
+Totals Core::note_all_peaks() noexcept {
+    const Totals now = count_all();
+    raise_peaks(now);
+    return now;
+}
+
+/// Records peaks, and tells this thread's magazine when the next one is near.
+void Core::note_peaks(ThreadMagazine* magazine) noexcept {
+    const Totals now = count_some(magazine);
+    raise_peaks(now);
+    if (magazine == nullptr) return;
 
     using detail::load_grain, detail::load_of, detail::load_signs;
     const std::uint64_t bytes = magazine->idle_bytes(), blocks = magazine->blocks();
@@ -122,13 +168,12 @@ Totals Core::note_peaks(ThreadMagazine* magazine) noexcept {
         less_or_zero(blocks, std::max(lent_buffers_peak_ - now.lent_buffers, blur_blocks));
     magazine->below = load_signs - load_of(load_grain, 1) +
                       load_of(round_up(least_bytes, load_grain), least_blocks);
-    return now;
 }
 
 PoolStats Core::stats() {
     Lock lock(lock_);
     age_out(true);
-    const Totals now = note_peaks(nullptr);
+    const Totals now = note_all_peaks();
     PoolStats stats;
     stats.hits = now.hits;
     stats.misses = now.misses;

@@ -47,6 +47,32 @@ TEST_F(OrderedCalls, ReuseOnOneStreamCallsTheDriverNotAtAll) {
     EXPECT_EQ(called, 0);
 }
 
+TEST_F(Ordered, MoreStreamsThanAThreadHasSlotsKeepWhatIsTheirs) {
+    constexpr std::size_t count = 2 * detail::slot_count;
+    Pool pool{Memory::device()};
+    std::vector<cuda::Stream> streams;
+    std::vector<StreamPool> lanes;
+    std::vector<const void*> first(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        streams.push_back(make_stream());
+        lanes.push_back(pool.on(streams.back()));
+    }
+    for (std::size_t turn = 0; turn < 10 * count; ++turn) {  // until each has what it needs
+        first[turn % count] = lanes[turn % count].acquire(some / 16).data();
+    }
+    const std::uint64_t misses = pool.stats().misses;
+    for (std::size_t turn = 0; turn < 10 * count; ++turn) {
+        const std::size_t i = turn * 5 % count;
+        const Buffer buffer = lanes[i].acquire(some / 16);
+        EXPECT_EQ(buffer.data(), first[i]) << "no other stream had to wait";
+        fill(streams[i], buffer, static_cast<unsigned char>(i));
+        check(streams[i], buffer, static_cast<unsigned char>(i));
+    }
+    EXPECT_EQ(mismatches(), 0u);
+    EXPECT_EQ(pool.stats().misses, misses);
+    EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
+}
+
 TEST_F(Ordered, AnotherStreamWaitsForTheWorkOfTheFirst) {
     Pool pool{Memory::device()};
     const cuda::Stream first = make_stream(), second = make_stream();

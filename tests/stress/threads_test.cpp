@@ -1,4 +1,4 @@
-// Threads that come and go, buffers that wander among them, more pools than have a fast slot.
+// Threads that come and go, buffers that wander among them, more pools than a thread has slots.
 
 #include "support/threads.hpp"
 
@@ -177,7 +177,7 @@ TEST(Threads, EndWithBuffersInThreadLocalsMadeBeforeThePoolWasKnown) {
     expect_all_returned(pool);
 }
 
-TEST(Threads, UseMorePoolsThanHaveAFastSlot) {
+TEST(Threads, UseMorePoolsThanThereAreSlots) {
     constexpr std::size_t count = 50;
     std::vector<Pool> pools;
     for (std::size_t i = 0; i < count; ++i) {

@@ -1,5 +1,7 @@
 // The block in a thread's hand: lent and taken back by a store each way, and counted all the same.
 
+#include "support/hand.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -19,15 +21,6 @@ namespace cistern::test {
 namespace {
 
 constexpr std::size_t bytes = 1000, block = 1_KiB;
-
-/// Returns the magazine of this thread that has, or has lent, such a block from its hand.
-const detail::Magazine* with_hand_for(std::size_t wanted) {
-    for (const auto& slot : detail::thread_front.slots) {
-        const detail::Magazine* const one = slot.load(std::memory_order_relaxed);
-        if (one != nullptr && one->hand != nullptr && one->hand->asked == wanted) return one;
-    }
-    return nullptr;
-}
 
 class Hand : public testing::Test {
 protected:

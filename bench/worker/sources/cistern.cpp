@@ -4,6 +4,7 @@
 
 #include "cases/arena.hpp"
 #include "cases/array.hpp"
+#include "cases/many.hpp"
 #include "cases/pools.hpp"
 #include "sources/all.hpp"
 #include "tasks.hpp"
@@ -16,6 +17,8 @@ std::unique_ptr<Task> make_cistern(const Parameters& parameters) {
     if (task == "array") return std::make_unique<ArrayTask>(parameters);
     if (task == "pools") return std::make_unique<PoolsTask>(parameters);
     if (task == "arena") return std::make_unique<ArenaTask>(parameters);
+    if (task == "many threads") return std::make_unique<ManyThreadsTask>(parameters);
+    if (task == "many pools") return std::make_unique<ManyPoolsTask>(parameters);
     if (task == "trimmed") return std::make_unique<TrimmedTask<Cistern>>(parameters);
     if (task == "crowd live" || task == "crowd idle") {
         return std::make_unique<CrowdTask>(parameters, idle, cistern::PoolOptions{});

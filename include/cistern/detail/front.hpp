@@ -4,10 +4,12 @@
 // Nothing here is for users.
 //
 // A magazine belongs to one thread and one pool. The owner touches it only between `busy = 1` and
-// `busy = 0`, and only while its slot is not null. Another thread that wants it (to trim, to enforce
-// a limit, before the range grows) holds the pool's lock, sets the slot to null, issues a process-wide
+// `busy = 0`, and only while it is in its slot. Another thread that wants it (to trim, to enforce
+// a limit, before the range grows) holds the pool's lock, empties the slot, issues a process-wide
 // memory barrier, and waits for `busy == 0`: then the owner is outside and stays outside until the
-// slot is set again. So the owner pays two plain stores, no locked instruction.
+// magazine is in the slot again. So the owner pays two plain stores, no locked instruction.
+// There are more pools than slots. Those that share one take turns: whose magazine is not there takes the
+// slow path, which puts it there. An empty slot has a magazine that is nobody's.
 //
 // Invariants of a magazine:
 //   what is in it         = given - taken, a Load: bytes and blocks in one number
@@ -28,6 +30,9 @@
 #include <limits>
 
 namespace [[gnu::visibility("default")]] cistern {
+
+struct Holes;
+
 namespace detail {
 
 /// Bytes and blocks in one number, so that one addition counts both: grains of 64 bytes in the upper
@@ -57,11 +62,12 @@ struct BlockFront {
     Load load = 0;                 // of this one block
     BlockFront* below = nullptr;   // next in a rack
     BlockFront* ahead = nullptr;  // if another thread passed it on, some places below it; or itself
+    Holes* holes = nullptr;       // in whose order its bytes are used
 };
 
 /// The part of a pool that the fast path reads. Constant while the pool lives.
 struct CoreFront {
-    std::uint16_t slot = 0;       // which slot of ThreadFront; the last one is never filled
+    std::uint16_t slot = 0;       // which slot of ThreadFront; the last one stays empty
     std::size_t grain_mask = 63;  // sizes are multiples of grain_mask + 1
 };
 
@@ -110,12 +116,14 @@ private:
 // lower 12 bits. What a pair from the hand touches lies in the second half of a line here, and in the first
 // half of one in a block, so that the two never agree.
 struct alignas(128) Magazine {
-    Count taken, given;     // Loads, of all blocks ever
-    Count asked, returned;  // bytes that users asked for, and gave back
-    Count hits;
+    Count taken, given;               // Loads, of all blocks ever
+    Count asked, returned;            // bytes that users asked for, and gave back
+    const CoreFront* home = nullptr;  // whose requests it serves, and
     Count hand_bytes;            // what the block in the hand serves, while it is there; else 0
     BlockFront* hand = nullptr;  // there, or lent from there
     std::size_t hand_rack = 0;   // where it belongs
+    Count hits;
+    Holes* holes = nullptr;  // whose blocks it keeps
     // Adding what is in the magazine to `above` sets a sign where it exceeds what this thread is
     // allowed or would be a new peak of idle; taking it from `below` does where it would be a new
     // peak of lent. Then the slow path looks.
@@ -133,18 +141,23 @@ struct alignas(128) Magazine {
     }
 };
 
+extern constinit Magazine no_magazine;  // nobody's, and never written
+
 /// The magazines of one thread, by the slot of their pool.
 struct ThreadFront {
+    struct Slot : std::atomic<Magazine*> {
+        constexpr Slot() noexcept : atomic(&no_magazine) {}
+    };
     std::atomic<bool> busy{false};
-    std::atomic<Magazine*> slots[slot_count] = {};
+    Slot slots[slot_count];
 };
 
 // The initial-exec model: one load from the thread pointer, in a shared library too.
 extern constinit thread_local ThreadFront thread_front [[gnu::tls_model("initial-exec")]];
 extern constinit BlockFront no_block;  // zero bytes: fits nothing, ends every rack
 
-/// Enters the calling thread's magazine; null if it has none that it may touch. The order of store
-/// and load is what the barrier of the other side enforces; here it binds the compiler only.
+/// Enters the magazine in a slot of the calling thread, whosever it is. The order of store and load is what
+/// the barrier of the other side enforces; here it binds the compiler only.
 [[gnu::always_inline]] inline Magazine* enter(std::size_t slot) noexcept {
     thread_front.busy.store(true, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -179,11 +192,11 @@ static_assert(class_count * rack_bytes <= 1 << 16, "a buffer keeps the rack in 1
 [[gnu::always_inline]] inline Loan take(CoreFront& core, std::size_t bytes, std::size_t type = 0,
                                         bool may_fail = false) {
     Magazine* const magazine = enter(core.slot);
-    if (magazine == nullptr || bytes == 0) [[unlikely]]
+    if (magazine->home != &core || bytes == 0) [[unlikely]]
         return {take_slow(core, bytes, type, may_fail),
                 rack_of_last((bytes - 1) | core.grain_mask)};
     if (magazine->hand_bytes.now() == bytes) [[likely]] {
-        const Loan loan{magazine->hand, magazine->hand_rack, mark_of_hand};
+        const Loan loan{magazine->hand, 0, mark_of_hand};
         if (loan.block == nullptr) __builtin_unreachable();
         magazine->hand_bytes.set(0);
         leave();
@@ -216,8 +229,6 @@ static_assert(class_count * rack_bytes <= 1 << 16, "a buffer keeps the rack in 1
 [[gnu::always_inline]] inline void give(BlockFront& block, std::uint32_t generation,
                                         std::size_t slot, std::size_t rack_offset) noexcept {
     Magazine* const magazine = enter(slot);
-    if (magazine == nullptr) [[unlikely]]
-        return give_slow(block, generation);
     const std::uint64_t now = block.generation;
     if (magazine->hand == &block) [[likely]] {
         if ((static_cast<std::uint32_t>(now) ^ mark_of_hand) != generation) [[unlikely]]
@@ -228,6 +239,8 @@ static_assert(class_count * rack_bytes <= 1 << 16, "a buffer keeps the rack in 1
         leave();
         return;
     }
+    if (magazine->holes != block.holes) [[unlikely]]
+        return give_slow(block, generation);
     const Load given = magazine->given.now() + block.load;
     const Load over = given - magazine->taken.now() + magazine->above;
     if (static_cast<std::uint32_t>(now) != generation || (over & load_signs) != 0) [[unlikely]]
