@@ -59,6 +59,7 @@ struct Lane : detail::CoreFront, Holes {
     void* event = nullptr;  // null: bytes of this lane are in nobody's use
     bool open = false;      // somebody may still give the stream work, and vouches that it exists
     std::uint32_t closing = 0;  // threads whose event does not say yet what the stream was given
+    bool unmarked = false;      // closed while a capture kept the event from saying it
     bool parks = false;         // the host is next: its blocks wait until the stream is done
     std::uint32_t handles = 0;
     std::uint32_t busy = 0;     // threads that use event or stream with the lock free
@@ -68,6 +69,18 @@ struct Lane : detail::CoreFront, Holes {
     [[nodiscard]] bool captured() const noexcept { return stream.capture != 0; }
 };
 
+/// Keeps a lane and its stream while the lock is free.
+class Busy {
+public:
+    explicit Busy(Lane& lane) noexcept : lane_(lane) { ++lane_.busy; }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+    ~Busy() { --lane_.busy; }
+
+private:
+    Lane& lane_;
+};
+
 inline Lane& lane_of(detail::CoreFront& front) noexcept { return static_cast<Lane&>(front); }
 inline Lane& lane_of(const Block& block) noexcept { return static_cast<Lane&>(*block.holes); }
 
@@ -75,6 +88,8 @@ inline Lane& lane_of(const Block& block) noexcept { return static_cast<Lane&>(*b
 struct Uses {
     std::vector<StreamInfo> streams;
     std::vector<void*> events;
+    bool unmarked = false;  // the events do not say all: a capture goes on that saying it would end
+    bool unwiped = false;   // and its bytes are to be zeroed after that
 };
 
 /// What magazines have to do with the accounts. Sums are modulo 2^64.
@@ -270,9 +285,6 @@ private:
     Block* take_from_others(Lane& lane, std::size_t size, Lock& lock);
     bool gather(Lane& lane, Lock& lock);
     void wait_on_host(Lane& lane, Lock& lock) noexcept;
-    void release_in_order(Block& block, Lock& lock) noexcept;
-    bool unpark(bool wait, Lock& lock) noexcept;
-    void park(Block& block) noexcept;
     Arena::Taken map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
                           Lock& lock);
     [[nodiscard]] std::uint64_t room_for_leftovers() const noexcept;
@@ -281,8 +293,8 @@ private:
         return !farewells_.empty() || (arena_ && !arena_->leaving().empty());
     }
     void recycle(Lane& lane, std::size_t size, Lock& lock);
-    void record(Lane& lane) const noexcept;
-    void wait_for_uses(Block& block) const noexcept;
+    bool record_all(void* event) const noexcept;
+    bool record(void* event, const StreamInfo& stream, bool callable) const noexcept;
     [[nodiscard]] bool can_go(const Lane& lane) const noexcept;
     void remove_lane(Lane& lane, Lock& lock) noexcept;
     Lane* find_lane(const StreamInfo& stream) const noexcept;
@@ -314,6 +326,13 @@ private:
         return retired_ && blocks_out_ == 0 && away_ == 0 && lane_handles_ == 0 &&
                !std::exchange(deleted_, true);
     }
+
+    // uses.cpp: blocks that other streams use too
+    void release_in_order(Block& block, Lock& lock) noexcept;
+    void wait_for_uses(Block& block) const noexcept;
+    bool mark_late(Uses& uses) const noexcept;
+    void park(Block& block) noexcept;
+    bool unpark(bool wait, Lock& lock) noexcept;
 
     // limits.cpp: what may stay
     std::size_t evict(std::size_t bytes, std::uint64_t Evictions::*reason) noexcept;

@@ -15,8 +15,6 @@ namespace cistern {
 
 namespace {
 
-constexpr int unfinished_looks = 8;  // at parked blocks that streams still use
-
 /// Keeps a pool, and one lane's memory in it, as long as a graph needs them.
 struct GraphLane {
     std::shared_ptr<detail::CoreFront> pool;
@@ -46,18 +44,6 @@ public:
 private:
     std::mutex lock_;
     std::vector<std::shared_ptr<detail::CoreFront>> pools_;
-};
-
-/// Keeps a lane and its stream while the lock is free.
-class Busy {
-public:
-    explicit Busy(Lane& lane) noexcept : lane_(lane) { ++lane_.busy; }
-    Busy(const Busy&) = delete;
-    Busy& operator=(const Busy&) = delete;
-    ~Busy() { --lane_.busy; }
-
-private:
-    Lane& lane_;
 };
 
 }  // namespace
@@ -125,6 +111,7 @@ std::shared_ptr<detail::CoreFront> Core::on(void* stream,
     if (fleeting && lane != &main_) lane->stream.fleeting = true;
     const bool is_new = !lane->open;
     lane->open = true;
+    lane->unmarked = false;  // what the stream is given from now on comes after it
     if (lost != nullptr) {
         lost->stream.fleeting = true;  // so that nobody asks the stream itself
         shut(*lost, true, lock);
@@ -202,16 +189,27 @@ Block* Core::take_set_aside(Lane& lane, std::size_t size, std::size_t type) noex
     return nullptr;
 }
 
-/// Records a mark of all that a lane's stream has been given; where that fails, waits for it. The lock
-/// is free.
-void Core::record(Lane& lane) const noexcept {
+/// Marks all that the device has been given; where that fails, waits for it. False, doing nothing, while a
+/// capture goes on that it would end. The lock is free.
+bool Core::record_all(void* event) const noexcept {
+    if (streams_->capturing()) return false;
     try {
-        if (lane.stream.fleeting || lane.captured() || !streams_->record(lane.event, lane.stream)) {
-            streams_->record_all(lane.event);
-        }
+        streams_->record_all(event);
     } catch (const DeviceError&) {
         streams_->wait_for_all();
     }
+    return true;
+}
+
+/// Marks what a stream has been given, or all if it must not be called. The same.
+bool Core::record(void* event, const StreamInfo& stream, bool callable) const noexcept {
+    try {
+        if (callable && !stream.fleeting && streams_->record(event, stream)) return true;
+    } catch (const DeviceError&) {
+        streams_->wait_for_all();
+        return true;
+    }
+    return record_all(event);
 }
 
 /// From here on nobody calls the lane's stream. `lost`: it is destroyed, whoever has opened the lane. First the
@@ -233,7 +231,7 @@ void Core::shut(Lane& lane, bool lost, Lock& lock) noexcept {
         ++lane.closing;
         {
             const Busy busy(lane);
-            unlocked(lock, [&] { record(lane); });
+            lane.unmarked = !unlocked(lock, [&] { return record(lane.event, lane.stream, true); });
         }
         --lane.closing;
     }
@@ -281,7 +279,11 @@ void Core::reap(Lock& lock) noexcept {
         if (splits_ && !lane.empty()) {
             const std::uint64_t order = order_;
             const Busy busy(lane);
-            const bool done = unlocked(lock, [&] { return streams_->is_done(lane.event); });
+            const bool unmarked = lane.unmarked;
+            const bool marked = unlocked(lock, [&] { return !unmarked || record_all(lane.event); });
+            if (marked && !lane.open) lane.unmarked = false;
+            const bool done =
+                marked && unlocked(lock, [&] { return streams_->is_done(lane.event); });
             if (done && !lane.open) arena_->pass_on(lane, settled(), order);
             next = Lanes::after(lane);
         }
@@ -299,11 +301,10 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
     if (!from.ordered() || &from == &to) return true;
     if (from.captured() && from.open) return false;
     const Busy busy_from(from), busy_to(to);
-    const bool open = from.open, closing = from.closing != 0;
+    const bool open = from.open, stale = from.closing != 0 || from.unmarked;
     return unlocked(lock, [&] {
-        if (closing || (open && from.stream.fleeting)) {
-            if (streams_->capturing()) return false;
-            streams_->record_all(from.event);
+        if (stale || (open && from.stream.fleeting)) {
+            if (!record_all(from.event)) return false;
         } else if (open && !streams_->record(from.event, from.stream)) {
             return false;
         }
@@ -392,176 +393,14 @@ bool Core::gather(Lane& lane, Lock& lock) {
 void Core::wait_on_host(Lane& lane, Lock& lock) noexcept {
     if (!lane.ordered()) return;
     const Busy busy(lane);
-    const bool open = lane.open, closing = lane.closing != 0;
+    const bool open = lane.open, stale = lane.closing != 0 || lane.unmarked;
     unlocked(lock, [&] {
-        if (closing) {
+        const bool callable = !lane.captured();
+        if (stale || (open && !record(lane.event, lane.stream, callable))) {
             streams_->wait_for_all();
-        } else if (open) {
-            record(lane);
         }
         streams_->wait_on_host(lane.event);
     });
-}
-
-// --- Blocks that other streams use too --------------------------------------------------------------
-
-StreamInfo Core::look_at(const Buffer& buffer, void* stream) {
-    if (buffer.empty()) throw InvalidArgument("an empty buffer is used by no stream");
-    return block_of(*buffer.block_).core->order_of_streams().look_at(stream);
-}
-
-void Core::mark_used(Buffer& buffer, const StreamInfo& stream) {
-    Block& block = block_of(*buffer.block_);
-    const Lock lock(block.core->lock_);
-    if (block.uses == nullptr) block.uses = new Uses;
-    auto& uses = block.uses->streams;
-    const auto same = [&](const StreamInfo& use) { return use.id == stream.id; };
-    if (std::none_of(uses.begin(), uses.end(), same)) uses.push_back(stream);
-    block.uses->events.reserve(uses.size() + 1);
-    buffer.slot_ = no_slot;  // its release has to look
-}
-
-void Core::follow(const Buffer& buffer, const StreamInfo& stream) {
-    const Block& block = block_of(*buffer.block_);
-    Core& core = *block.core;
-    const StreamOrder& order = core.order_of_streams();
-    Lock lock(core.lock_);
-    Lane& lane = lane_of(block);
-    // Within a capture nothing outside can be waited for; there the graph's memory is its own.
-    if (!lane.ordered() || lane.captured() || stream.capture != 0 || lane.stream.id == stream.id) {
-        return;
-    }
-    const Busy busy(lane);
-    const bool callable = lane.open && !lane.stream.fleeting;
-    core.unlocked(lock, [&] {
-        void* const event = order.make_event();
-        try {
-            if (!callable || !order.record(event, lane.stream)) order.record_all(event);
-            order.wait(stream, event);
-        } catch (...) {
-            order.drop_event(event);
-            throw;
-        }
-        order.drop_event(event);
-    });
-}
-
-bool Core::lent_on(const Buffer& buffer, const void* stream) noexcept {
-    const Block& block = block_of(*buffer.block_);
-    const Lock lock(block.core->lock_);
-    const Lane& lane = lane_of(block);
-    return lane.ordered() && lane.stream.handle == stream;
-}
-
-/// What a release asks of the driver: to mark what the streams have been given, and to wipe after that: on the
-/// lane's stream, or where there is none that may be called, once all are done.
-void Core::release_in_order(Block& block, Lock& lock) noexcept {
-    Lane& lane = lane_of(block);
-    const bool closed = lane.ordered() && !lane.open, on_stream = lane.ordered() && !closed;
-    const bool marks = !lane.kept && (block.uses != nullptr || lane.parks || closed);
-    const bool wipes = options_.wipe_on_release;
-    if (!wipes && !marks) return;
-    const Busy busy(lane);
-    unlocked(lock, [&] {
-        try {
-            if (marks && lane.parks && block.uses == nullptr) {
-                block.uses = new Uses;
-                block.uses->events.reserve(1);
-            }
-            const auto mark = [&](const StreamInfo& stream, bool gone) {
-                auto& events = block.uses->events;
-                events.push_back(streams_->make_event());
-                if (gone || stream.fleeting || !streams_->record(events.back(), stream)) {
-                    streams_->record_all(events.back());
-                }
-                return events.back();
-            };
-            const bool used = marks && block.uses != nullptr;
-            if (used) {
-                for (const StreamInfo& stream : block.uses->streams) {
-                    void* const event = mark(stream, false);
-                    if (wipes && on_stream) streams_->wait(lane.stream, event);
-                }
-            }
-            if (wipes && on_stream) streams_->zero(lane.stream, block.data, block.asked);
-            if (closed && marks) streams_->record_all(lane.event);
-            if (wipes && !on_stream) {
-                if (closed) streams_->wait_on_host(lane.event);
-                wait_for_uses(block);
-                memory_.source()->zero(block.data, block.asked);
-                if (closed) streams_->record_all(lane.event);
-            } else if (used && lane.ordered()) {
-                mark(lane.stream, closed);
-            }
-        } catch (...) {  // the device failed, or there is no memory for an event
-            streams_->wait_for_all();
-            wait_for_uses(block);
-        }
-    });
-}
-
-/// Waits on the host for the other streams that use a block. The lock is free, or the block nobody's.
-void Core::wait_for_uses(Block& block) const noexcept {
-    if (block.uses == nullptr) return;
-    for (void* const event : block.uses->events) {
-        streams_->wait_on_host(event);
-        streams_->drop_event(event);
-    }
-    delete std::exchange(block.uses, nullptr);
-}
-
-/// Keeps a block that is released until no stream uses it any more.
-void Core::park(Block& block) noexcept {
-    if (central_idle() + allowances_ + block.bytes > options_.max_idle_bytes) flush_all();
-    if (central_idle() + block.bytes > options_.max_idle_bytes) {
-        ++evictions_.max_idle_bytes;
-        to_memory(block);  // once it is not used any more
-        return;
-    }
-    parked_.push_back(block);
-    parked_bytes_ += block.bytes;
-    ++parked_blocks_;
-}
-
-/// Makes parked blocks idle whose streams are done, or all of them after waiting. Returns whether any
-/// became idle.
-bool Core::unpark(bool wait, Lock& lock) noexcept {
-    Batches looked_at;
-    while (Block* const block = parked_.first()) {
-        parked_.remove(*block);
-        looked_at.push_back(*block);
-    }
-    if (looked_at.empty()) return false;
-    ++returning_;
-    unlocked(lock, [&] {
-        int unfinished = 0;
-        for (Block* block = looked_at.first(); block != nullptr; block = Batches::after(*block)) {
-            const auto& events = block->uses->events;
-            const auto done = [&](void* event) { return streams_->is_done(event); };
-            if (wait || std::all_of(events.begin(), events.end(), done)) {
-                wait_for_uses(*block);
-            } else if (++unfinished == unfinished_looks) {
-                return;
-            }
-        }
-    });
-    --returning_;
-    bool any = false;
-    while (Block* const block = looked_at.first()) {
-        looked_at.remove(*block);
-        if (block->uses != nullptr) {
-            parked_.push_back(*block);
-            continue;
-        }
-        parked_bytes_ -= block->bytes;
-        --parked_blocks_;
-        --lane_of(*block).blocks_out;
-        block->holes = &settled();
-        ++settled().blocks_out;
-        to_central(*block, coarse_now());
-        any = true;
-    }
-    return any;
 }
 
 // --- The public handles -----------------------------------------------------------------------------

@@ -202,6 +202,107 @@ TEST_F(BordersCalls, WhatACaptureHeldBackServesAfterIt) {
     EXPECT_FALSE(ordered.try_acquire(most).empty()) << "and is there again";
 }
 
+/// While a blocking stream is captured, marking all work of the device would end the capture.
+class BesideACapture : public Gpu {
+protected:
+    void begin() { ASSERT_EQ(driver.begin_capture(captured_, capture_relaxed), 0); }
+    void expect_undisturbed() {
+        cuda::Graph graph = nullptr;
+        EXPECT_EQ(driver.end_capture(captured_, &graph), 0) << "the pool has ended it";
+        EXPECT_EQ(driver.destroy_graph(graph), 0);
+    }
+    /// The pool has only these bytes, and lends them after all that used them.
+    void expect_lent_after_the_work(Pool& pool) {
+        const cuda::Stream other = make_stream();
+        StreamPool ordered = pool.on(other);
+        const Buffer buffer = ordered.acquire(6 * some);
+        fill(other, buffer, 2);
+        check(other, buffer, 2, late);
+        EXPECT_EQ(mismatches(), 0u);
+        EXPECT_LE(pool.stats().held_bytes.peak, 8 * some);
+    }
+    static cuda::Stream of_this_thread() {
+        return reinterpret_cast<cuda::Stream>(std::uintptr_t{2});
+    }
+
+private:
+    cuda::Stream captured_ = nullptr;
+    void SetUp() override {
+        Gpu::SetUp();
+        constexpr unsigned blocking = 0;
+        if (!IsSkipped()) captured_ = make_stream(blocking);
+    }
+};
+
+TEST_F(BesideACapture, ABufferOfAClosedStreamIsReleased) {
+    for (const bool after : {true, false}) {
+        Pool pool{Memory::device(), {.max_bytes = 8 * some}};
+        const cuda::Stream stream = make_stream();
+        Buffer buffer = pool.on(stream).acquire(6 * some);
+        begin();
+        fill(stream, buffer, 1, late);
+        buffer.release();
+        if (after) expect_undisturbed();
+        if (!after) {
+            EXPECT_TRUE(pool.try_acquire(6 * some).empty()) << "nobody can say who uses it";
+            expect_undisturbed();
+        }
+        expect_lent_after_the_work(pool);
+    }
+}
+
+TEST_F(BesideACapture, ABufferThatAFleetingStreamUsesIsReleased) {
+    Pool pool{Memory::device(), {.max_bytes = 8 * some}};
+    const cuda::Stream stream = make_stream();
+    StreamPool ordered = pool.on(stream);
+    Buffer buffer = ordered.acquire(6 * some);
+    fill(stream, buffer, 1, late);
+    also_used_on(buffer, of_this_thread());
+    fill(of_this_thread(), buffer, 1, late);
+    begin();
+    buffer.release();
+    expect_undisturbed();
+    expect_lent_after_the_work(pool);
+}
+
+TEST_F(BesideACapture, TheLaneOfAFleetingStreamIsClosed) {
+    Pool pool{Memory::device(), {.max_bytes = 8 * some}};
+    {
+        StreamPool ordered = pool.on(of_this_thread());
+        Buffer buffer = ordered.acquire(6 * some);
+        fill(of_this_thread(), buffer, 1, late);
+        buffer.release();
+        begin();
+    }
+    expect_undisturbed();
+    expect_lent_after_the_work(pool);
+}
+
+TEST_F(BesideACapture, BytesAreWipedLater) {
+    Pool pool{Memory::device(), {.max_bytes = 8 * some, .wipe_on_release = true}};
+    const cuda::Stream stream = make_stream();
+    Buffer buffer = pool.on(stream).acquire(6 * some);
+    begin();
+    fill(stream, buffer, 1, late);
+    buffer.release();
+    expect_undisturbed();
+    const Buffer again = pool.acquire(6 * some);
+    EXPECT_THAT(read(again), testing::Each(0));
+    EXPECT_LE(pool.stats().held_bytes.peak, 8 * some);
+}
+
+TEST_F(BesideACapture, APoolMayGo) {
+    std::optional<Pool> pool{Memory::device()};
+    const cuda::Stream stream = make_stream();
+    Buffer buffer = pool->on(stream).acquire(6 * some);
+    begin();
+    fill(stream, buffer, 1, late);
+    buffer.release();
+    expect_undisturbed();
+    pool.reset();
+    EXPECT_EQ(mismatches(), 0u);
+}
+
 TEST_F(Borders, WhatIsNoStreamsIsFreedByTheHooksToo) {
     Pool host;
     PoolAllocator<unsigned char> allocator{host};

@@ -1,0 +1,209 @@
+// Blocks that other streams use besides their lane's, or that the host gets next: they are parked when they are
+// released, until events say that nobody uses them any more. Every call to the driver is made with the lock free.
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "cistern/stream.hpp"
+#include "memory/clock.hpp"
+#include "pool/core.hpp"
+
+namespace cistern {
+
+namespace {
+
+constexpr int unfinished_looks = 8;  // at parked blocks that streams still use
+
+}  // namespace
+
+StreamInfo Core::look_at(const Buffer& buffer, void* stream) {
+    if (buffer.empty()) throw InvalidArgument("an empty buffer is used by no stream");
+    return block_of(*buffer.block_).core->order_of_streams().look_at(stream);
+}
+
+void Core::mark_used(Buffer& buffer, const StreamInfo& stream) {
+    Block& block = block_of(*buffer.block_);
+    const Lock lock(block.core->lock_);
+    if (block.uses == nullptr) block.uses = new Uses;
+    auto& uses = block.uses->streams;
+    const auto same = [&](const StreamInfo& use) { return use.id == stream.id; };
+    if (std::none_of(uses.begin(), uses.end(), same)) uses.push_back(stream);
+    block.uses->events.reserve(uses.size() + 2);  // and its own stream's, and one of all
+    buffer.slot_ = no_slot;                       // its release has to look
+}
+
+void Core::follow(const Buffer& buffer, const StreamInfo& stream) {
+    const Block& block = block_of(*buffer.block_);
+    Core& core = *block.core;
+    const StreamOrder& order = core.order_of_streams();
+    Lock lock(core.lock_);
+    Lane& lane = lane_of(block);
+    // Within a capture nothing outside can be waited for; there the graph's memory is its own.
+    if (!lane.ordered() || lane.captured() || stream.capture != 0 || lane.stream.id == stream.id) {
+        return;
+    }
+    const Busy busy(lane);
+    const bool callable = lane.open && !lane.stream.fleeting;
+    core.unlocked(lock, [&] {
+        void* const event = order.make_event();
+        try {
+            if (!callable || !order.record(event, lane.stream)) order.record_all(event);
+            order.wait(stream, event);
+        } catch (...) {
+            order.drop_event(event);
+            throw;
+        }
+        order.drop_event(event);
+    });
+}
+
+bool Core::lent_on(const Buffer& buffer, const void* stream) noexcept {
+    const Block& block = block_of(*buffer.block_);
+    const Lock lock(block.core->lock_);
+    const Lane& lane = lane_of(block);
+    return lane.ordered() && lane.stream.handle == stream;
+}
+
+/// What a release asks of the driver: to mark what the streams have been given, and to wipe after that: on the
+/// lane's stream, or where there is none that may be called, once all are done. What a capture forbids is left for
+/// unpark().
+void Core::release_in_order(Block& block, Lock& lock) noexcept {
+    Lane& lane = lane_of(block);
+    const bool closed = lane.ordered() && !lane.open, on_stream = lane.ordered() && !closed;
+    const bool marks = !lane.kept && (block.uses != nullptr || lane.parks || closed);
+    const bool wipes = options_.wipe_on_release;
+    if (!wipes && !marks) return;
+    const Busy busy(lane);
+    unlocked(lock, [&] {
+        try {
+            const auto with_uses = [&]() -> Uses& {
+                if (block.uses == nullptr) {
+                    block.uses = new Uses;
+                    block.uses->events.reserve(2);
+                }
+                return *block.uses;
+            };
+            if (marks && lane.parks) with_uses();
+            const auto mark = [&](const StreamInfo& stream, bool gone) {
+                Uses& uses = with_uses();
+                void* const event = uses.events.emplace_back(streams_->make_event());
+                if (!record(event, stream, !gone)) uses.unmarked = true;
+                return event;
+            };
+            const bool used = marks && block.uses != nullptr;
+            if (used) {
+                for (const StreamInfo& stream : block.uses->streams) {
+                    void* const event = mark(stream, false);
+                    if (wipes && on_stream) streams_->wait(lane.stream, event);
+                }
+            }
+            if (closed && marks && !record_all(lane.event)) with_uses().unmarked = true;
+            if (block.uses != nullptr && block.uses->unmarked) {
+                block.uses->unwiped = wipes;
+                if (!closed && lane.ordered()) mark(lane.stream, false);
+                return;
+            }
+            if (wipes && on_stream) streams_->zero(lane.stream, block.data, block.asked);
+            if (wipes && !on_stream) {
+                if (closed) streams_->wait_on_host(lane.event);
+                wait_for_uses(block);
+                memory_.source()->zero(block.data, block.asked);
+                if (closed) streams_->record_all(lane.event);
+            } else if (used && lane.ordered()) {
+                mark(lane.stream, closed);
+            }
+        } catch (...) {  // the device failed, or there is no memory for an event
+            streams_->wait_for_all();
+            wait_for_uses(block);
+        }
+    });
+}
+
+/// Waits on the host for the other streams that use a block. The lock is free, or the block nobody's.
+void Core::wait_for_uses(Block& block) const noexcept {
+    if (block.uses == nullptr) return;
+    if (block.uses->unmarked) streams_->wait_for_all();
+    for (void* const event : block.uses->events) {
+        streams_->wait_on_host(event);
+        streams_->drop_event(event);
+    }
+    if (block.uses->unwiped) {
+        try {
+            memory_.source()->zero(block.data, block.asked);
+        } catch (const DeviceError&) {  // then there is nothing to read them with
+        }
+    }
+    delete std::exchange(block.uses, nullptr);
+}
+
+/// Marks what could not be marked when a block was released. False if it still cannot be. The lock is free.
+bool Core::mark_late(Uses& uses) const noexcept {
+    if (!uses.unmarked) return true;
+    if (streams_->capturing()) return false;
+    try {
+        uses.unmarked = !record_all(uses.events.emplace_back(streams_->make_event()));
+        return !uses.unmarked;
+    } catch (const std::exception&) {  // there is no event to be had: who waits, waits for all
+        return true;
+    }
+}
+
+/// Keeps a block that is released until no stream uses it any more.
+void Core::park(Block& block) noexcept {
+    if (central_idle() + allowances_ + block.bytes > options_.max_idle_bytes) flush_all();
+    if (central_idle() + block.bytes > options_.max_idle_bytes) {
+        ++evictions_.max_idle_bytes;
+        to_memory(block);  // once it is not used any more
+        return;
+    }
+    parked_.push_back(block);
+    parked_bytes_ += block.bytes;
+    ++parked_blocks_;
+}
+
+/// Makes parked blocks idle whose streams are done, or all of them after waiting. Returns whether any
+/// became idle.
+bool Core::unpark(bool wait, Lock& lock) noexcept {
+    Batches looked_at;
+    while (Block* const block = parked_.first()) {
+        parked_.remove(*block);
+        looked_at.push_back(*block);
+    }
+    if (looked_at.empty()) return false;
+    ++returning_;
+    const bool last = retired_;
+    unlocked(lock, [&] {
+        int unfinished = 0;
+        for (Block* block = looked_at.first(); block != nullptr; block = Batches::after(*block)) {
+            Uses& uses = *block->uses;
+            const auto done = [&](void* event) { return streams_->is_done(event); };
+            const bool marked = mark_late(uses) || last;
+            if (marked && (wait || (!uses.unmarked &&
+                                    std::all_of(uses.events.begin(), uses.events.end(), done)))) {
+                wait_for_uses(*block);
+            } else if (!wait && ++unfinished == unfinished_looks) {
+                return;
+            }
+        }
+    });
+    --returning_;
+    bool any = false;
+    while (Block* const block = looked_at.first()) {
+        looked_at.remove(*block);
+        if (block->uses != nullptr) {
+            parked_.push_back(*block);
+            continue;
+        }
+        parked_bytes_ -= block->bytes;
+        --parked_blocks_;
+        --lane_of(*block).blocks_out;
+        block->holes = &settled();
+        ++settled().blocks_out;
+        to_central(*block, coarse_now());
+        any = true;
+    }
+    return any;
+}
+
+}  // namespace cistern
