@@ -23,6 +23,7 @@
 #include "base/size_class.hpp"
 #include "cistern/error.hpp"
 #include "memory/cuda_streams.hpp"
+#include "memory/limits.hpp"
 #include "memory/shareable.hpp"
 #include "memory/sparse.hpp"
 #include "memory/watch.hpp"
@@ -403,6 +404,7 @@ public:
         if (result == cuda::success) {
             try {
                 segments_.add(begin, bytes, 0);
+                host_bytes_held.fetch_add(bytes, std::memory_order_relaxed);
                 return true;
             } catch (const std::bad_alloc&) {
                 driver().unregister_host(data);
@@ -421,6 +423,7 @@ public:
                              driver().unregister_host(begin);
                              madvise(begin, part, MADV_DONTNEED);
                              pinned_.fetch_sub(part, std::memory_order_relaxed);
+                             host_bytes_held.fetch_sub(part, std::memory_order_relaxed);
                          });
     }
 

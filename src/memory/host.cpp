@@ -19,6 +19,7 @@
 
 #include "base/size_class.hpp"
 #include "cistern/error.hpp"
+#include "memory/limits.hpp"
 #include "memory/sparse.hpp"
 #include "memory/watch.hpp"
 
@@ -85,6 +86,7 @@ public:
     [[nodiscard]] std::size_t move_step() const noexcept override { return huge_page; }
     [[nodiscard]] std::size_t least_move() const noexcept override { return 16 << 10; }
 
+    [[nodiscard]] std::size_t bytes_left() const noexcept override { return host_bytes_left(); }
     /// Pages come when they are touched. A range that outgrows its first huge page gets that one too.
     [[nodiscard]] bool commit(void* data, std::size_t bytes) noexcept override {
         if (bytes > machine_bytes()) return false;
@@ -92,9 +94,11 @@ public:
         if (options_.huge_pages && offset + bytes > huge_page) {
             madvise(static_cast<std::byte*>(data) - offset, huge_page, MADV_HUGEPAGE);
         }
+        host_bytes_held.fetch_add(bytes, std::memory_order_relaxed);
         return true;
     }
-    void decommit(void*, std::size_t, void* pages, std::size_t page_bytes) noexcept override {
+    void decommit(void*, std::size_t bytes, void* pages, std::size_t page_bytes) noexcept override {
+        host_bytes_held.fetch_sub(bytes, std::memory_order_relaxed);
         if (page_bytes != 0) madvise(pages, page_bytes, MADV_DONTNEED);
     }
     bool move(void* from, void* to, std::size_t bytes) noexcept override {

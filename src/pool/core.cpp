@@ -39,6 +39,10 @@ constexpr std::size_t join_from = 1 << 20;
 constexpr std::size_t shift_of_next = 5 * smallest_grain;
 constexpr std::size_t shifts_from = 1 << 20;
 
+// How much more a pool takes of a memory that has little left before it again tries in vain to have idle bytes
+// instead; or 1/64.
+constexpr std::uint64_t least_growth_between_presses = 1 << 20;
+
 constexpr std::size_t device_grain = 256;
 constexpr std::size_t largest_request = PTRDIFF_MAX / 2;
 
@@ -161,11 +165,15 @@ std::size_t Core::carved(std::size_t size) const noexcept {
 template <class Try>
 Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
     enum { own_bytes, bytes_of_others, bytes_of_callbacks, no_more } step = own_bytes;
-    Shortage shortage = Shortage::memory;
+    Attempt attempt{nullptr, Shortage::memory};
     for (; step != no_more; step = static_cast<decltype(step)>(step + 1)) {
+        const bool pressure = attempt.shortage == Shortage::pressure;
+        bool in_vain = false;
         if (step == bytes_of_others) {
-            if (shortage != Shortage::memory) continue;
-            if (Registry::instance().trim_others(*this) == 0) continue;
+            if (attempt.shortage == Shortage::limit) continue;
+            const std::size_t wanted = pressure ? attempt.missing : no_limit;
+            in_vain = Registry::instance().trim_others(*this, wanted) == 0;
+            if (in_vain && !pressure) continue;
         } else if (step == bytes_of_callbacks) {
             std::vector<std::function<void(std::size_t)>> callbacks;
             {
@@ -175,17 +183,20 @@ Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
             if (callbacks.empty()) continue;
             for (const auto& callback : callbacks) callback(bytes);
             // What they released may be idle in another pool now.
-            if (shortage == Shortage::memory) Registry::instance().trim_others(*this);
+            if (attempt.shortage == Shortage::memory) {
+                Registry::instance().trim_others(*this, no_limit);
+            }
         }
         Lock lock(lock_);
-        Attempt attempt{nullptr, Shortage::memory};
+        pressed_ = step == own_bytes && held_ >= pressed_from_;
+        attempt = {nullptr, Shortage::memory};
         if (bytes <= largest_request) {
             try {
                 attempt = attempt_once(lock);
             } catch (const std::bad_alloc&) {  // no descriptor to be had; nothing was changed
             }
         }
-        shortage = attempt.shortage;
+        if (in_vain) pressed_from_ = held_ + std::max(held_ / 64, least_growth_between_presses);
         finish(lock);
         if (attempt.block != nullptr) return attempt.block;
     }
@@ -194,7 +205,7 @@ Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
         ++failures_;
     }
     if (may_fail) return nullptr;
-    throw_out_of_memory(bytes, shortage);
+    throw_out_of_memory(bytes, attempt.shortage);
 }
 
 Block* Core::take(Lane& lane, std::size_t bytes, std::size_t type, bool may_fail) {
@@ -270,8 +281,8 @@ void Core::now_out(Lane& lane, Block& block) noexcept {
 Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Lock& lock) {
     if (splits_ && arena_->mapped() != nullptr) recycle(lane, size, lock);
     for (;;) {
-        const std::size_t room = options_.max_bytes - held_;
-        const Arena::Taken taken = fetch(lane, size, room, lock);
+        const Room room = this->room();
+        const Arena::Taken taken = fetch(lane, size, room.bytes(), lock);
         if (taken.outcome == Arena::Outcome::done) {
             pay_for_moves(size);
             ++(taken.new_bytes == 0 ? hits_ : misses_);
@@ -280,7 +291,8 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
             if (taken.block->zero) taken.block->zero_generation = taken.block->generation;
             return {taken.block};
         }
-        const bool limited = taken.outcome == Arena::Outcome::over_limit;
+        const Attempt lacking = room.lacks(taken);
+        const bool limited = lacking.shortage == Shortage::limit;
         if (!limited) grown_apart_ = no_limit / 2;  // from here on, all is joined first
         // What others keep, what they still use, and what is torn apart between lanes.
         bool more = allowances_ + depot_bytes_ != 0;
@@ -300,19 +312,31 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
         }
         // No eviction could help: keep what is warm.
         const bool vain = limited && size > options_.max_bytes - (held_ - central_idle());
-        const std::size_t missing = limited ? taken.new_bytes - room : taken.new_bytes;
-        if (vain || evict(missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
+        if (vain || evict(lacking.missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
             const bool leave = streams_ != nullptr && has_leavers();
             if (leave) see_off(lock);  // what a capture has kept here
             if (returning_ != 0) {
                 unlocked(lock, [] { sched_yield(); });  // another thread has what will be idle
             } else if (!leave || has_leavers()) {
-                return {nullptr, limited ? Shortage::limit : Shortage::memory};
+                return lacking;
             }
         }
         if (streams_ != nullptr) see_off(lock);
         store_.reserve(4);
     }
+}
+
+Core::Room Core::room() const noexcept {
+    return {.of_limit = options_.max_bytes - held_,
+            .of_memory = pressed_ && arena_ ? arena_->bytes_left() : no_limit};
+}
+
+/// Says why these bytes could not be had, and how many too many they were.
+Core::Attempt Core::Room::lacks(const Arena::Taken& taken) const noexcept {
+    const std::size_t wanted = taken.new_bytes;
+    if (taken.outcome != Arena::Outcome::over_limit) return {nullptr, Shortage::memory, wanted};
+    if (wanted > of_limit) return {nullptr, Shortage::limit, wanted - of_limit};
+    return {nullptr, Shortage::pressure, wanted - of_memory};
 }
 
 /// Asks the memory once, for at most `room` bytes. What it gives is held.
@@ -329,12 +353,12 @@ Arena::Taken Core::fetch(Lane& lane, std::size_t size, std::size_t room, Lock& l
 /// Makes a lent block larger: by what follows it, else by moving its pages where there is room.
 Core::Attempt Core::try_grow(Block& block, std::size_t size) {
     for (;;) {
-        const std::size_t room = options_.max_bytes - held_;
+        const Room room = this->room();
         const bool all_is_central = allowances_ + depot_bytes_ == 0;
         store_.reserve(2);
-        Arena::Taken taken = arena_->extend(block, size, room);
+        Arena::Taken taken = arena_->extend(block, size, room.bytes());
         if (taken.outcome == Arena::Outcome::no_place && all_is_central) {
-            taken = arena_->relocate(block, size, room, coarse_now(), order_ + 1);
+            taken = arena_->relocate(block, size, room.bytes(), coarse_now(), order_ + 1);
         }
         if (taken.outcome == Arena::Outcome::done) {
             held_ += taken.new_bytes;
@@ -350,11 +374,9 @@ Core::Attempt Core::try_grow(Block& block, std::size_t size) {
             flush_all();
             continue;
         }
-        const bool limited = taken.outcome == Arena::Outcome::over_limit;
-        const std::size_t missing = limited ? taken.new_bytes - room : taken.new_bytes;
-        if (evict(missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
-            return {nullptr, limited ? Shortage::limit : Shortage::memory};
-        }
+        const Attempt lacking = room.lacks(taken);
+        const bool limited = lacking.shortage == Shortage::limit;
+        if (evict(lacking.missing, limited ? &Evictions::max_bytes : nullptr) == 0) return lacking;
     }
 }
 

@@ -213,6 +213,8 @@ public:
 
     void adopt(void* data, std::size_t bytes, std::function<void(void*)> deleter);
     std::size_t trim(std::size_t keep_idle_bytes);
+    /// Gives idle bytes back until `bytes` are gone or nothing is left. Returns how many went.
+    std::size_t give_up(std::size_t bytes);
     void set_limits(const Limits& limits);
     void on_out_of_memory(std::function<void(std::size_t)> callback);
 
@@ -231,10 +233,17 @@ public:
 private:
     friend class Registry;
     friend class Seizure;
-    enum class Shortage { none, limit, memory };
+    enum class Shortage { none, limit, pressure, memory };
     struct Attempt {
         Block* block = nullptr;
         Shortage shortage = Shortage::none;
+        std::size_t missing = 0;  // of new bytes
+    };
+    /// How many new bytes may be asked for.
+    struct Room {
+        std::size_t of_limit, of_memory;
+        [[nodiscard]] std::size_t bytes() const noexcept { return std::min(of_limit, of_memory); }
+        [[nodiscard]] Attempt lacks(const Arena::Taken& taken) const noexcept;
     };
     using Lock = std::unique_lock<ShortLock>;
     using Wholes = List<Block, &Block::in_bin>;
@@ -254,6 +263,7 @@ private:
     void earn_moves() noexcept;
     Arena::Moving moving(std::size_t size) noexcept;
     void pay_for_moves(std::size_t size) noexcept;
+    [[nodiscard]] Room room() const noexcept;
     void* allocate_whole(std::size_t size, Lock& lock);
     Block* take_outside(std::size_t size, Lock& lock);
     Arena::Taken take_whole(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
@@ -335,6 +345,8 @@ private:
     bool unpark(bool wait, Lock& lock) noexcept;
 
     // limits.cpp: what may stay
+    template <class Excess>
+    std::size_t give_back(Excess excess_of);
     std::size_t evict(std::size_t bytes, std::uint64_t Evictions::*reason) noexcept;
     std::size_t evict_one(std::size_t bytes, std::uint64_t Evictions::*reason) noexcept;
     template <class Best, class Better>
@@ -417,6 +429,8 @@ private:
     Evictions evictions_;
     std::uint64_t lent_peak_ = 0, lent_buffers_peak_ = 0, idle_peak_ = 0, idle_buffers_peak_ = 0,
                   waste_peak_ = 0;
+    bool pressed_ = false;            // the memory's own bytes come after idle ones
+    std::uint64_t pressed_from_ = 0;  // held, so that it is not tried in vain all the time
     Credit moves_, joins_;
     std::uint64_t moves_then_ = 0, grown_apart_ = 0;
     std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
@@ -434,8 +448,8 @@ public:
     /// Gives a lane one of the slots that the fewest have; and takes it back.
     void add_slot(Lane& lane) noexcept;
     void remove_slot(Lane& lane) noexcept;
-    /// Gives back the idle bytes of the other pools on this core's memory. Returns how many.
-    std::size_t trim_others(const Core& core) noexcept;
+    /// Gives back idle bytes of the other pools on this core's memory until `bytes` are gone. Returns how many.
+    std::size_t trim_others(const Core& core, std::size_t bytes) noexcept;
     /// Returns ", pool 'x' holds ..." for each other pool on the memory.
     std::string describe_others(const Core& core) const;
     /// Empties the magazines of a thread that ends.

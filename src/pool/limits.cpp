@@ -154,16 +154,26 @@ void Core::age_out(bool reading) noexcept {
     last_pass_ = now;
 }
 
-std::size_t Core::trim(std::size_t keep_idle_bytes) {
+/// Gives back as much as excess_of(idle bytes) says. Returns how many bytes went.
+template <class Excess>
+std::size_t Core::give_back(Excess excess_of) {
     Lock lock(lock_);
     flush_all();
-    if (central_idle() > keep_idle_bytes && parked_blocks_ != 0) unpark(true, lock);
-    const std::uint64_t idle = central_idle();
-    const std::size_t gone = idle > keep_idle_bytes ? evict(idle - keep_idle_bytes, nullptr) : 0;
+    if (excess_of(central_idle()) != 0 && parked_blocks_ != 0) unpark(true, lock);
+    const std::size_t gone = evict(excess_of(central_idle()), nullptr);
     grown_apart_ = 0;
     note_all_peaks();
     finish(lock);
     return gone;
+}
+
+std::size_t Core::trim(std::size_t keep_idle_bytes) {
+    return give_back(
+        [&](std::uint64_t idle) { return idle - std::min<std::uint64_t>(idle, keep_idle_bytes); });
+}
+
+std::size_t Core::give_up(std::size_t bytes) {
+    return give_back([&](std::uint64_t idle) { return std::min<std::uint64_t>(idle, bytes); });
 }
 
 void Core::set_limits(const Limits& limits) {
