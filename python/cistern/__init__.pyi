@@ -156,6 +156,7 @@ class Pool:
         separate_types: bool = False,
         wipe_on_release: bool = False,
         huge_pages: bool = True,
+        numa_node: int | None = None,
     ) -> None: ...
     @property
     def name(self) -> str: ...

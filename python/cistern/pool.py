@@ -67,7 +67,7 @@ class Pool(_core.Pool):
 
     memory: "host", "pinned" or "managed". fit: "elastic" (splits and coalesces), "exact", "best", "best:0.1",
     "fixed:BYTES", or one of the classes Elastic, ExactFit, BestFit, FixedBlock. Limits are bytes,
-    counts and seconds; None is the default. Thread-safe. Arrays may outlive the pool. Pickling a
+    counts and seconds; None is the default. numa_node: where host pages are placed. Thread-safe. Arrays may outlive the pool. Pickling a
     pool keeps the options it was given, not its memory.
     """
 
@@ -89,6 +89,7 @@ class Pool(_core.Pool):
         separate_types=False,
         wipe_on_release=False,
         huge_pages=True,
+        numa_node=None,
     ):
         fit = read_fit(fit)
         for argument, value in (("memory", memory), ("name", name), ("evict", evict)):
@@ -105,6 +106,7 @@ class Pool(_core.Pool):
         super().__init__(
             memory=memory,
             huge_pages=bool(huge_pages),
+            numa_node=_limit("numa_node", numa_node),
             name=name,
             fit=_FIT_NAMES[type(fit)],
             max_waste=float(fit.max_waste) if isinstance(fit, BestFit) else 0.0,
@@ -124,6 +126,7 @@ class Pool(_core.Pool):
             "separate_types": bool(separate_types),
             "wipe_on_release": bool(wipe_on_release),
             "huge_pages": bool(huge_pages),
+            "numa_node": numa_node,
         }
 
     # empty(shape, dtype=None) and zeros(shape, dtype=None) are in the extension.

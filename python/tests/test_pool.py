@@ -107,6 +107,23 @@ def test_full_and_likes(pool):
     assert (pool.copy(prototype) == prototype).all()
 
 
+@pytest.mark.skipif(not os.path.exists("/sys/devices/system/node/node0"), reason="this system names no NUMA nodes")
+def test_pages_on_a_numa_node():
+    pool = cistern.Pool(numa_node=0, name="near")
+    assert pool.memory == "host:0"
+    assert pool.zeros(100_000).sum() == 0
+    assert pickle.loads(pickle.dumps(pool)).options["numa_node"] == 0
+    for wrong in (-1, 2**70):
+        with pytest.raises(cistern.InvalidArgument, match=f"numa_node is out of range: {wrong}"):
+            cistern.Pool(numa_node=wrong)
+    with pytest.raises(cistern.InvalidArgument, match="no such NUMA node: 1000000"):
+        cistern.Pool(numa_node=1_000_000)
+    with pytest.raises(TypeError, match="numa_node is an integer"):
+        cistern.Pool(numa_node="0")
+    with pytest.raises(cistern.InvalidArgument, match="numa_node is for memory 'host'"):
+        cistern.Pool("managed", numa_node=0)
+
+
 def test_keywords(pool):
     assert pool.empty(shape=(2, 3), dtype=np.int8).shape == (2, 3)
     assert pool.zeros((2,), dtype=None).dtype == np.float64

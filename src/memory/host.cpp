@@ -12,10 +12,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <filesystem>
-#include <mutex>
+#include <memory>
 
 #include "base/size_class.hpp"
 #include "cistern/error.hpp"
@@ -28,6 +29,7 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t huge_page = 2 << 20;
+constexpr std::size_t most_nodes = 1024;  // of NUMA, as the kernel has at most
 
 /// What the machine has, swap included: as the system itself, more is never lent at once.
 std::size_t machine_bytes() noexcept {
@@ -116,7 +118,7 @@ private:
         if (options_.numa_node < 0) return;
         const auto node = static_cast<std::size_t>(options_.numa_node);
         constexpr std::size_t bits = 8 * sizeof(unsigned long);
-        std::array<unsigned long, 1024 / bits> mask{};
+        std::array<unsigned long, most_nodes / bits> mask{};
         mask.at(node / bits) = 1UL << (node % bits);
         // Advice, like the huge pages: where the system refuses, pages come from anywhere.
         syscall(SYS_mbind, range, bytes, MPOL_PREFERRED, mask.data(), 8 * sizeof(mask), 0);
@@ -133,13 +135,21 @@ Memory Memory::host(HostOptions options) {
                                                             std::to_string(options.numa_node))) {
         throw InvalidArgument("there is no such NUMA node: " + std::to_string(options.numa_node));
     }
-    if (options.huge_pages && options.numa_node < 0) {
-        // One source for the process, so that pools on host memory find each other when it runs out.
-        static const auto* const usual =
-            new std::shared_ptr<MemorySource>(std::make_shared<HostSource>(HostOptions{}));
-        return Memory(*usual);
+    // One source of each kind for the process, so that pools on it find each other when it runs out. Made
+    // without a lock, which a fork might leave locked; never destroyed.
+    using Source = std::shared_ptr<MemorySource>;
+    static std::array<std::atomic<Source*>, 2 * (most_nodes + 1)> kinds{};
+    std::atomic<Source*>& kind = kinds.at(2 * static_cast<std::size_t>(options.numa_node + 1) +
+                                          (options.huge_pages ? 1 : 0));
+    // Acquire and release: who finds a source finds it made.
+    Source* known = kind.load(std::memory_order_acquire);
+    if (known == nullptr) {
+        auto made = std::make_unique<Source>(std::make_shared<HostSource>(options));
+        const bool first = kind.compare_exchange_strong(
+            known, made.get(), std::memory_order_acq_rel, std::memory_order_acquire);
+        if (first) known = made.release();
     }
-    return Memory(std::make_shared<HostSource>(options));
+    return Memory(*known);
 }
 
 }  // namespace cistern

@@ -383,6 +383,7 @@ private:
     Totals count_all() noexcept;
     Totals count_some(ThreadMagazine* own) noexcept;
     [[nodiscard]] std::uint64_t acquires_so_far() noexcept;
+    [[nodiscard]] bool is_beyond_peaks(const Totals& now) const noexcept;
     void raise_peaks(const Totals& now) noexcept;
     Totals note_all_peaks() noexcept;
     void note_peaks(ThreadMagazine* own) noexcept;
@@ -402,9 +403,10 @@ private:
     BlockStore store_;
     std::optional<Arena> arena_;
     Shelf shelf_;
-    Magazines magazines_;               // those that were counted longest ago first
+    Magazines magazines_;               // where they are many, the next to be counted first
     std::array<Bucket, 64> buckets_{};  // the same by owner and lane
     Share counted_;                     // of all of them
+    std::uint64_t visits_ = 0;          // since all were counted at once
     std::uint64_t threads_ = 0;
     std::size_t classes_used_ = 0;  // racks from here on are empty everywhere
     std::uint64_t depot_bytes_ = 0, depot_blocks_ = 0;
@@ -438,7 +440,7 @@ private:
 
 inline Core& core_of(detail::CoreFront& front) noexcept { return lane_of(front).core; }
 
-/// All pools of the process: who shares a memory, which slots are free; survives fork and exit.
+/// All pools of the process: who shares a memory, how many a slot; survives fork and exit.
 class Registry {
 public:
     static Registry& instance() noexcept;

@@ -100,9 +100,11 @@ bool Core::fast() const noexcept {
 /// in the thread's hand; null if it cannot have one.
 ThreadMagazine* Core::mine(Lane& lane) noexcept {
     if (lane.parks || lane.captured() || (lane.ordered() && !lane.open)) return nullptr;
-    // Relaxed: if it is this thread's, only this thread or one with the lock put it there.
-    detail::Magazine* const in_slot = thread_front.slots[lane.slot].load(std::memory_order_relaxed);
-    if (in_slot->home == &lane) {
+    // If it is of another pool, that one might drop it, unless this thread is inside.
+    detail::Magazine* const in_slot = detail::enter(lane.slot);
+    const bool is_mine = in_slot->home == &lane;
+    detail::leave();
+    if (is_mine) {
         auto* const magazine = static_cast<ThreadMagazine*>(in_slot);
         empty_hand(*magazine);
         return magazine;
@@ -255,7 +257,6 @@ void Core::into_hand(ThreadMagazine& magazine, Block& block) noexcept {
     if (!fast() || magazine.lane->slot == no_slot || rack != &block) return;
     rack = block.below;
     magazine.given.subtract(block.load);
-    magazine.above += block.load;  // its place stays taken
     asked_ += block.asked;
     magazine.hand = &block;
     magazine.hand_rack = index * detail::rack_bytes;
@@ -274,14 +275,18 @@ void Core::empty_hand(ThreadMagazine& magazine) noexcept {
     push(magazine.rack_at(magazine.hand_rack), block);
     magazine.given.add(block.load);
     asked_ -= block.asked;
+    count(magazine);
 }
 
 /// The same for a block that was lent from a hand, whichever thread's it is.
 void Core::out_of_any_hand(const Block& block) noexcept {
+    Bucket& bucket = bucket_of(thread_front, lane_of(block));  // most likely this thread's
+    for (ThreadMagazine* m = bucket.first(); m != nullptr; m = Bucket::after(*m)) {
+        if (m->hand == &block && m->owner == &thread_front) return empty_hand(*m);
+    }
     for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
         // Under the lock nobody puts a block into a hand, or takes it out.
         if (m->hand != &block) continue;
-        if (m->owner == &thread_front) return empty_hand(*m);
         const Seizure seizure(*this);
         empty_hand(*m);
         note_peaks(m);  // so that its owner's next release need not come by
@@ -411,8 +416,11 @@ Seizure::Seizure(Core& core) noexcept : core_(core) {
     bool others = false;
     for (ThreadMagazine* m = core.magazines_.first(); m != nullptr;
          m = Core::Magazines::after(*m)) {
-        // Relaxed: the barrier below orders it against the owner's `busy`.
-        m->owner->slots[m->lane->slot].store(&detail::no_magazine, std::memory_order_relaxed);
+        // Relaxed: the barrier below orders it against the owner's `busy`. What is another pool's may stay:
+        // nobody without this pool's lock puts this one back.
+        detail::Magazine* found = m;
+        m->owner->slots[m->lane->slot].compare_exchange_strong(found, &detail::no_magazine,
+                                                               std::memory_order_relaxed);
         others |= m->owner != &thread_front;
     }
     if (!others || !barrier_available()) return;
@@ -429,10 +437,12 @@ Seizure::~Seizure() {
     if (!core_.fast()) return;
     for (ThreadMagazine* m = core_.magazines_.first(); m != nullptr;
          m = Core::Magazines::after(*m)) {
-        // Release: pairs with enter(); the owner sees what was done to its magazine.
-        if (m->lane->slot != no_slot) {
-            m->owner->slots[m->lane->slot].store(m, std::memory_order_release);
-        }
+        // Release: pairs with enter(); the owner sees what was done to its magazine. Not where another
+        // pool's is by now.
+        if (m->lane->slot == no_slot) continue;
+        detail::Magazine* found = &detail::no_magazine;
+        m->owner->slots[m->lane->slot].compare_exchange_strong(found, m, std::memory_order_release,
+                                                               std::memory_order_relaxed);
     }
 }
 

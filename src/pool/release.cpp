@@ -67,8 +67,8 @@ void Core::give(Block& block, std::uint32_t generation) noexcept {
             enforce();
         }
         age_out(false);
-        note_peaks(magazine);
         if (magazine != nullptr) into_hand(*magazine, block);
+        note_peaks(magazine);
         finish(lock);
         unused = is_unused();
     }

@@ -52,7 +52,7 @@ constexpr std::array limits = {
 constexpr std::uint64_t peak_blur_bytes = 64 << 10, peak_blur_blocks = 64;
 // So many magazines are all counted at each visit; of more, one's own and these others.
 constexpr std::uint64_t few_magazines = 8;
-constexpr int counted_in_turn = 2;
+constexpr std::uint64_t counted_in_turn = 2;
 
 /// Each figure is one its thread really had. The owner may go on meanwhile: a snapshot may miss its latest hit,
 /// but counts no release too many, so hits are read first.
@@ -90,8 +90,8 @@ Totals Core::totals() noexcept {
     sum.misses = misses_;
     sum.magazine_bytes = std::min(counted_.idle_bytes, allowances_);
     const std::uint64_t aside = depot_blocks_ + parked_blocks_;
-    sum.idle_buffers = counted_.idle_blocks + aside;
-    sum.lent_buffers = less_or_zero(blocks_out_, sum.idle_buffers);
+    sum.idle_buffers = std::min(counted_.idle_blocks + aside, blocks_out_);
+    sum.lent_buffers = blocks_out_ - sum.idle_buffers;
     sum.idle_buffers += central_idle_buffers() - aside;
     sum.idle_bytes = std::min(central_idle() + sum.magazine_bytes, held_);
     sum.lent_bytes = held_ - sum.idle_bytes;
@@ -106,6 +106,7 @@ Totals Core::count_all() noexcept {
         sum.add(m->counted);
     }
     counted_ = sum;
+    visits_ = 0;
     return totals();
 }
 
@@ -113,8 +114,9 @@ Totals Core::count_all() noexcept {
 /// visit costs does not grow with the threads.
 Totals Core::count_some(ThreadMagazine* own) noexcept {
     if (threads_ <= few_magazines) return count_all();
+    ++visits_;
     if (own != nullptr) count(*own);
-    for (int i = 0; i < counted_in_turn; ++i) {
+    for (std::uint64_t i = 0; i < counted_in_turn; ++i) {
         ThreadMagazine& next = *magazines_.first();
         magazines_.remove(next);
         magazines_.push_back(next);
@@ -143,10 +145,26 @@ Totals Core::note_all_peaks() noexcept {
     return now;
 }
 
+/// Whether a sum is beyond a peak: by more than is let pass with several threads, or by anything if there were
+/// visits enough to pay for a full count.
+bool Core::is_beyond_peaks(const Totals& now) const noexcept {
+    const bool paid = visits_ >= threads_ / counted_in_turn;
+    const std::uint64_t bytes = paid ? 0 : peak_blur_bytes, blocks = paid ? 0 : peak_blur_blocks;
+    return now.lent_bytes > lent_peak_ + bytes || now.idle_bytes > idle_peak_ + bytes ||
+           now.lent_buffers > lent_buffers_peak_ + blocks ||
+           now.idle_buffers > idle_buffers_peak_ + blocks || now.waste > waste_peak_ + bytes;
+}
+
 /// Records peaks, and tells this thread's magazine when the next one is near.
 void Core::note_peaks(ThreadMagazine* magazine) noexcept {
-    const Totals now = count_some(magazine);
-    raise_peaks(now);
+    Totals now = count_some(magazine);
+    // Of many magazines, what was counted at different times never was a peak; it may tell that there is one.
+    const bool many = threads_ > few_magazines;
+    if (many && is_beyond_peaks(now)) {
+        now = note_all_peaks();
+    } else if (!many) {
+        raise_peaks(now);
+    }
     if (magazine == nullptr) return;
 
     using detail::load_grain, detail::load_of, detail::load_signs;
@@ -156,16 +174,19 @@ void Core::note_peaks(ThreadMagazine* magazine) noexcept {
     const std::uint64_t blur_blocks = threads_ > 1 ? peak_blur_blocks : 0;
     // No sign until idle bytes pass the allowance or either gauge its peak ...
     const std::uint64_t most_bytes =
-        std::min(magazine->allowance, bytes + std::max(idle_peak_ - now.idle_bytes, blur_bytes));
+        std::min(magazine->allowance,
+                 bytes + std::max(less_or_zero(idle_peak_, now.idle_bytes), blur_bytes));
     const std::uint64_t most_blocks =
-        std::min(blocks + std::max(idle_buffers_peak_ - now.idle_buffers, blur_blocks),
+        std::min(blocks + std::max(less_or_zero(idle_buffers_peak_, now.idle_buffers), blur_blocks),
                  detail::load_limit / load_grain - 1);
     magazine->above = load_signs - load_of(load_grain, 1) - load_of(most_bytes, most_blocks);
+    if (magazine->hand != nullptr)
+        magazine->above += magazine->hand->load;  // its place stays taken
     // ... or fall so far that what is lent passes its peak.
     const std::uint64_t least_bytes =
-        less_or_zero(bytes, std::max(lent_peak_ - now.lent_bytes, blur_bytes));
-    const std::uint64_t least_blocks =
-        less_or_zero(blocks, std::max(lent_buffers_peak_ - now.lent_buffers, blur_blocks));
+        less_or_zero(bytes, std::max(less_or_zero(lent_peak_, now.lent_bytes), blur_bytes));
+    const std::uint64_t least_blocks = less_or_zero(
+        blocks, std::max(less_or_zero(lent_buffers_peak_, now.lent_buffers), blur_blocks));
     magazine->below = load_signs - load_of(load_grain, 1) +
                       load_of(round_up(least_bytes, load_grain), least_blocks);
 }

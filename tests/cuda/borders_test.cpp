@@ -256,7 +256,6 @@ TEST_F(BesideACapture, ABufferThatAFleetingStreamUsesIsReleased) {
     const cuda::Stream stream = make_stream();
     StreamPool ordered = pool.on(stream);
     Buffer buffer = ordered.acquire(6 * some);
-    fill(stream, buffer, 1, late);
     also_used_on(buffer, of_this_thread());
     fill(of_this_thread(), buffer, 1, late);
     begin();

@@ -229,6 +229,31 @@ TEST(Threads, MakeAndEndPoolsAllTheTime) {
     EXPECT_EQ(source->outstanding().mistakes.load(), 0u);
 }
 
+/// Pools of one slot take turns in it: one goes while a thread looks whose magazine is there.
+TEST(Threads, UsePoolsWhoseNeighboursGo) {
+    const Memory memory = Memory::simulated();
+    std::vector<Pool> pools;
+    for (int i = 0; i < 70; ++i) pools.emplace_back(memory);
+    std::atomic<Pool*> given{nullptr};
+    std::atomic<bool> stop{false};
+    std::thread ends([&] {
+        while (!stop) delete given.exchange(nullptr);
+    });
+    for (std::uint64_t k = 0; k < scaled(10'000); ++k) {
+        auto* const going = new Pool(memory);
+        going->acquire(1_KiB).release();
+        given = going;
+        for (std::uint64_t i = 0; i < 4; ++i) {
+            pools[scrambled(k + i) % pools.size()].acquire(1_KiB).release();
+        }
+        if (k % 100 == 0) pools[k / 100 % pools.size()].trim();
+        while (given != nullptr) std::this_thread::yield();
+    }
+    stop = true;
+    ends.join();
+    for (Pool& pool : pools) expect_all_returned(pool);
+}
+
 TEST(Threads, TrimAndChangeLimitsUnderEachOther) {
     Pool pool;
     std::atomic<int> damaged{0};

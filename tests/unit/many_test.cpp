@@ -152,6 +152,48 @@ TEST(ManyThreads, AreAllCounted) {
     EXPECT_EQ(pool.stats().acquires, pool.stats().releases);
 }
 
+/// What threads had at different times was never lent at once.
+TEST(ManyThreads, ThatTakeTurnsMakeNoPeakTogether) {
+    constexpr std::size_t count = 30, each = 60;
+    Pool pool{Memory::simulated()};
+    std::mutex turn;
+    Sleepers sleepers(
+        count,
+        [&] {
+            const std::scoped_lock hold(turn);
+            for (int round = 0; round < 5; ++round) {
+                std::vector<Buffer> lent;
+                for (std::size_t i = 0; i < each; ++i) lent.push_back(pool.acquire(100));
+            }
+            return 0;
+        },
+        [](int) {});
+    const PoolStats stats = pool.stats();
+    EXPECT_EQ(stats.lent_buffers.peak, each);
+    EXPECT_EQ(stats.lent_bytes.peak, each * 128);
+    EXPECT_EQ(stats.waste_bytes.peak, each * 28);
+    EXPECT_LE(stats.idle_buffers.peak, count * each);
+    sleepers.end();
+}
+
+TEST(ManyThreads, HideNoWasteInTheirHands) {
+    Pool pool{Memory::simulated()};
+    Sleepers sleepers(
+        30,
+        [&] {
+            pool.acquire(10'000).release();
+            return 0;
+        },
+        [](int) {});
+    std::size_t waste = 0;
+    {
+        const Buffer buffer = pool.acquire(1_MiB + 1);
+        waste = buffer.capacity() - buffer.size();
+    }
+    EXPECT_EQ(pool.stats().waste_bytes.peak, waste);
+    sleepers.end();
+}
+
 TEST(ManyThreads, CountForPeaksThoughTheySleep) {
     constexpr std::size_t count = 30, more = 100;
     Pool pool{Memory::simulated()};

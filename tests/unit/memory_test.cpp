@@ -65,6 +65,14 @@ TEST(HostMemory, OnANodeLendsBytes) {
     EXPECT_TRUE(has_pattern(buffer.data(), buffer.size(), 1));
 }
 
+TEST(HostMemory, OfOneKindIsOneMemory) {
+    EXPECT_EQ(Memory::host(), Memory::host());
+    EXPECT_EQ(Memory::host({.numa_node = 0}), Memory::host({.numa_node = 0}));
+    EXPECT_EQ(Memory::host({.huge_pages = false}), Memory::host({.huge_pages = false}));
+    EXPECT_NE(Memory::host(), Memory::host({.huge_pages = false}));
+    EXPECT_NE(Memory::host(), Memory::host({.numa_node = 0}));
+}
+
 TEST(HostMemory, LendsNoMoreAtOnceThanTheMachineHas) {
     struct sysinfo info {};
     ASSERT_EQ(sysinfo(&info), 0);
