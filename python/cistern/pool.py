@@ -67,8 +67,8 @@ class Pool(_core.Pool):
 
     memory: "host", "pinned" or "managed". fit: "elastic" (splits and coalesces), "exact", "best", "best:0.1",
     "fixed:BYTES", or one of the classes Elastic, ExactFit, BestFit, FixedBlock. Limits are bytes,
-    counts and seconds; None is the default. numa_node: where host pages are placed. Thread-safe. Arrays may outlive the pool. Pickling a
-    pool keeps the options it was given, not its memory.
+    counts and seconds; None is the default. numa_node: where host pages are placed. Thread-safe.
+    Arrays may outlive the pool. Pickling a pool keeps the options it was given, not its memory.
     """
 
     __slots__ = ("_options", "_given", "__weakref__")

@@ -151,7 +151,7 @@ void* allocate_settled(const Pool& pool, std::size_t bytes, std::size_t alignmen
         void* const event = order->make_event();
         try {
             const StreamInfo legacy = order->look_at(nullptr);
-            if (!order->record(event, legacy)) order->record_all(event);
+            if (!order->record(event, legacy)) throw DeviceError(captured_beside);
         } catch (...) {
             order->drop_event(event);
             throw;

@@ -88,7 +88,7 @@ public:
     [[nodiscard]] std::size_t move_step() const noexcept override { return huge_page; }
     [[nodiscard]] std::size_t least_move() const noexcept override { return 16 << 10; }
 
-    [[nodiscard]] std::size_t bytes_left() const noexcept override { return host_bytes_left(); }
+    [[nodiscard]] std::ptrdiff_t bytes_left() const noexcept override { return host_bytes_left(); }
     /// Pages come when they are touched. A range that outgrows its first huge page gets that one too.
     [[nodiscard]] bool commit(void* data, std::size_t bytes) noexcept override {
         if (bytes > machine_bytes()) return false;

@@ -101,9 +101,9 @@ std::size_t process_memory_limit() {
     return limit;
 }
 
-std::size_t host_bytes_left() noexcept {
+std::ptrdiff_t host_bytes_left() noexcept {
     const std::size_t most = process_memory_limit() / 8 * 7;
-    return most - std::min(most, host_bytes_held.load(std::memory_order_relaxed));
+    return static_cast<std::ptrdiff_t>(most - host_bytes_held.load(std::memory_order_relaxed));
 }
 
 std::size_t default_max_idle_bytes() {

@@ -15,7 +15,8 @@ std::size_t memory_limit_under(const std::filesystem::path& root);
 /// number itself is shared.
 inline std::atomic<std::size_t> host_bytes_held{0};
 
-/// Returns how many more they can have and leave an eighth of what the process may use to everything else.
-std::size_t host_bytes_left() noexcept;
+/// Returns how many more they can have and leave an eighth of what the process may use to everything else;
+/// negative if they have too many.
+std::ptrdiff_t host_bytes_left() noexcept;
 
 }  // namespace cistern

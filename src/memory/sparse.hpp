@@ -26,8 +26,9 @@ public:
     [[nodiscard]] virtual std::size_t move_step() const noexcept = 0;
     [[nodiscard]] virtual std::size_t least_move() const noexcept = 0;
 
-    /// Returns how many more bytes it has for whom it likes: beyond that, idle ones are given up first.
-    [[nodiscard]] virtual std::size_t bytes_left() const noexcept { return SIZE_MAX; }
+    /// Returns how many more bytes it likes to lend, negative if it has lent too many: beyond that, idle ones are
+    /// given up first.
+    [[nodiscard]] virtual std::ptrdiff_t bytes_left() const noexcept { return PTRDIFF_MAX; }
     /// Makes these hollow bytes usable, reading as zero; false if the memory is exhausted.
     [[nodiscard]] virtual bool commit(void* data, std::size_t bytes) noexcept = 0;
     /// Makes these bytes hollow. [pages, pages + page_bytes) are the whole pages that no longer

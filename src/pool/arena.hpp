@@ -88,7 +88,7 @@ public:
     ~Arena();
 
     /// What the memory has left for whom it likes.
-    [[nodiscard]] std::size_t bytes_left() const noexcept { return source_.bytes_left(); }
+    [[nodiscard]] std::ptrdiff_t bytes_left() const noexcept { return source_.bytes_left(); }
     /// The memory, if it maps segments.
     [[nodiscard]] MappedSource* mapped() const noexcept { return mapped_; }
 

@@ -39,12 +39,7 @@ constexpr std::size_t join_from = 1 << 20;
 constexpr std::size_t shift_of_next = 5 * smallest_grain;
 constexpr std::size_t shifts_from = 1 << 20;
 
-// How much more a pool takes of a memory that has little left before it again tries in vain to have idle bytes
-// instead; or 1/64.
-constexpr std::uint64_t least_growth_between_presses = 1 << 20;
-
 constexpr std::size_t device_grain = 256;
-constexpr std::size_t largest_request = PTRDIFF_MAX / 2;
 
 std::uint64_t next_serial() noexcept {
     static std::atomic<std::uint64_t> serial{0};
@@ -160,68 +155,6 @@ std::size_t Core::carved(std::size_t size) const noexcept {
     return shifts ? size + shift_of_next : size;
 }
 
-/// Climbs the ladder for `bytes` more bytes: own idle bytes, those of other pools on the memory, what
-/// callbacks release; tries on each step. Throws OutOfMemory, or returns null if `may_fail`.
-template <class Try>
-Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
-    enum { own_bytes, bytes_of_others, bytes_of_callbacks, no_more } step = own_bytes;
-    Attempt attempt{nullptr, Shortage::memory};
-    for (; step != no_more; step = static_cast<decltype(step)>(step + 1)) {
-        const bool pressure = attempt.shortage == Shortage::pressure;
-        bool in_vain = false;
-        if (step == bytes_of_others) {
-            if (attempt.shortage == Shortage::limit) continue;
-            const std::size_t wanted = pressure ? attempt.missing : no_limit;
-            in_vain = Registry::instance().trim_others(*this, wanted) == 0;
-            if (in_vain && !pressure) continue;
-        } else if (step == bytes_of_callbacks) {
-            std::vector<std::function<void(std::size_t)>> callbacks;
-            {
-                const Lock lock(lock_);
-                callbacks = callbacks_;
-            }
-            if (callbacks.empty()) continue;
-            for (const auto& callback : callbacks) callback(bytes);
-            // What they released may be idle in another pool now.
-            if (attempt.shortage == Shortage::memory) {
-                Registry::instance().trim_others(*this, no_limit);
-            }
-        }
-        Lock lock(lock_);
-        pressed_ = step == own_bytes && held_ >= pressed_from_;
-        attempt = {nullptr, Shortage::memory};
-        if (bytes <= largest_request) {
-            try {
-                attempt = attempt_once(lock);
-            } catch (const std::bad_alloc&) {  // no descriptor to be had; nothing was changed
-            }
-        }
-        if (in_vain) pressed_from_ = held_ + std::max(held_ / 64, least_growth_between_presses);
-        finish(lock);
-        if (attempt.block != nullptr) return attempt.block;
-    }
-    {
-        const Lock lock(lock_);
-        ++failures_;
-    }
-    if (may_fail) return nullptr;
-    throw_out_of_memory(bytes, attempt.shortage);
-}
-
-Block* Core::take(Lane& lane, std::size_t bytes, std::size_t type, bool may_fail) {
-    const std::size_t size = block_bytes(bytes);
-    if (!options_.separate_types) type = 0;
-    return climb(bytes, may_fail, [&](Lock& lock) {
-        const Attempt attempt = try_take(lane, size, bytes, type, lock);
-        if (attempt.block != nullptr) {
-            attempt.block->type = type;
-            if (options_.max_idle_buffers != no_limit) enforce();  // it may have left more holes
-            lend(*attempt.block, bytes);
-        }
-        return attempt;
-    });
-}
-
 Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, std::size_t type,
                              Lock& lock) {
     age_out(false);
@@ -293,7 +226,7 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
         }
         const Attempt lacking = room.lacks(taken);
         const bool limited = lacking.shortage == Shortage::limit;
-        if (!limited) grown_apart_ = no_limit / 2;  // from here on, all is joined first
+        if (lacking.shortage == Shortage::memory) grown_apart_ = no_limit / 2;  // join all first
         // What others keep, what they still use, and what is torn apart between lanes.
         bool more = allowances_ + depot_bytes_ != 0;
         if (more) flush_all();
@@ -311,7 +244,8 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
             return {block};
         }
         // No eviction could help: keep what is warm.
-        const bool vain = limited && size > options_.max_bytes - (held_ - central_idle());
+        const bool vain = limited ? size > options_.max_bytes - (held_ - central_idle())
+                                  : lacking.is_beyond(central_idle());
         if (vain || evict(lacking.missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
             const bool leave = streams_ != nullptr && has_leavers();
             if (leave) see_off(lock);  // what a capture has kept here
@@ -324,19 +258,6 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
         if (streams_ != nullptr) see_off(lock);
         store_.reserve(4);
     }
-}
-
-Core::Room Core::room() const noexcept {
-    return {.of_limit = options_.max_bytes - held_,
-            .of_memory = pressed_ && arena_ ? arena_->bytes_left() : no_limit};
-}
-
-/// Says why these bytes could not be had, and how many too many they were.
-Core::Attempt Core::Room::lacks(const Arena::Taken& taken) const noexcept {
-    const std::size_t wanted = taken.new_bytes;
-    if (taken.outcome != Arena::Outcome::over_limit) return {nullptr, Shortage::memory, wanted};
-    if (wanted > of_limit) return {nullptr, Shortage::limit, wanted - of_limit};
-    return {nullptr, Shortage::pressure, wanted - of_memory};
 }
 
 /// Asks the memory once, for at most `room` bytes. What it gives is held.
@@ -376,32 +297,11 @@ Core::Attempt Core::try_grow(Block& block, std::size_t size) {
         }
         const Attempt lacking = room.lacks(taken);
         const bool limited = lacking.shortage == Shortage::limit;
-        if (evict(lacking.missing, limited ? &Evictions::max_bytes : nullptr) == 0) return lacking;
-    }
-}
-
-Block* Core::grow(Block& block, std::size_t bytes) {
-    const std::size_t size = block_bytes(bytes), before = block.asked, old_bytes = block.bytes;
-    void* const old_data = block.data;
-    if (bytes > block.bytes && !(splits_ && block.in_arena && streams_ == nullptr)) return nullptr;
-    return climb(bytes, false, [&](Lock&) {
-        out_of_any_hand(block);
-        const Attempt attempt = bytes <= block.bytes ? Attempt{&block} : try_grow(block, size);
-        if (attempt.block == nullptr) return attempt;
-        Block& grown = *attempt.block;
-        grown.asked = bytes;
-        asked_ += bytes - before;
-        ++grows_;
-        if (marks_) {
-            if (&grown != &block) mark_idle(old_data, old_bytes);
-            mark_idle(grown.data, grown.bytes);
-            mark_defined(grown.data, before);
-            mark_lent(grown.begin() + before, bytes - before);
+        if (lacking.is_beyond(central_idle()) ||
+            evict(lacking.missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
+            return lacking;
         }
-        enforce();
-        note_peaks(use_magazines() ? mine(lane_of(grown)) : nullptr);
-        return attempt;
-    });
+    }
 }
 
 void Core::count_grow() noexcept {
@@ -525,21 +425,6 @@ void Core::copy(Block& to, const Block& from, std::size_t bytes) {
     } else {
         memory_.source()->copy(to.data, from.data, bytes);
     }
-}
-
-void Core::throw_out_of_memory(std::size_t bytes, Shortage shortage) {
-    const PoolStats now = stats();
-    std::string text = shortage == Shortage::limit ? "pool '" + options_.name + "' is at its limit"
-                                                   : "memory '" + memory_.name() + "' is exhausted";
-    text += ": requested " + exact_text_of_bytes(bytes) + ", lent " +
-            exact_text_of_bytes(now.lent_bytes.now) + ", idle " +
-            exact_text_of_bytes(now.idle_bytes.now) + " by pool '" + options_.name + "'";
-    if (shortage == Shortage::limit) {
-        text += ", max_bytes " + exact_text_of_bytes(options().max_bytes);
-    } else {
-        text += Registry::instance().describe_others(*this);
-    }
-    throw OutOfMemory(text);
 }
 
 }  // namespace cistern

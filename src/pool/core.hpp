@@ -39,6 +39,8 @@ namespace cistern {
 class Core;
 using Batches = List<Block, &Block::in_age>;  // by the first of their blocks
 
+inline constexpr std::size_t largest_request = PTRDIFF_MAX / 2;
+
 /// The slot of lanes that have none; it stays empty in every thread.
 inline constexpr std::uint16_t no_slot = detail::slot_count - 1;
 
@@ -83,6 +85,10 @@ private:
 
 inline Lane& lane_of(detail::CoreFront& front) noexcept { return static_cast<Lane&>(front); }
 inline Lane& lane_of(const Block& block) noexcept { return static_cast<Lane&>(*block.holes); }
+
+/// What cannot be done while a blocking stream is captured.
+inline constexpr const char* captured_beside =
+    "a stream that nobody vouches for cannot be waited for while a blocking stream is captured";
 
 /// Streams that work with a lent block besides its own, and once it is released, the events to wait for.
 struct Uses {
@@ -223,6 +229,8 @@ public:
     [[nodiscard]] PoolOptions options() const;
     [[nodiscard]] const Memory& memory() const noexcept { return memory_; }
     [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
+    /// Returns about how many bytes are idle.
+    [[nodiscard]] std::uint64_t idle_bytes() const noexcept;
     /// Returns "pool 'x' holds ...".
     [[nodiscard]] std::string describe();
     /// Checks the invariants of the arena; for tests. Returns what is wrong, or nothing.
@@ -238,11 +246,18 @@ private:
         Block* block = nullptr;
         Shortage shortage = Shortage::none;
         std::size_t missing = 0;  // of new bytes
+        /// Whether so many idle bytes would not relieve a memory.
+        [[nodiscard]] bool is_beyond(std::uint64_t idle) const noexcept {
+            return shortage == Shortage::pressure && idle < missing;
+        }
     };
     /// How many new bytes may be asked for.
     struct Room {
-        std::size_t of_limit, of_memory;
-        [[nodiscard]] std::size_t bytes() const noexcept { return std::min(of_limit, of_memory); }
+        std::size_t of_limit;
+        std::ptrdiff_t of_memory;
+        [[nodiscard]] std::size_t bytes() const noexcept {
+            return of_memory < 0 ? 0 : std::min(of_limit, static_cast<std::size_t>(of_memory));
+        }
         [[nodiscard]] Attempt lacks(const Arena::Taken& taken) const noexcept;
     };
     using Lock = std::unique_lock<ShortLock>;
@@ -252,9 +267,16 @@ private:
     using Magazines = List<ThreadMagazine, &ThreadMagazine::in_pool>;
     using Bucket = List<ThreadMagazine, &ThreadMagazine::in_bucket>;
 
-    // core.cpp: acquire and release
+    // ladder.cpp: what to do when bytes are short
     template <class Try>
     Block* climb(std::size_t bytes, bool may_fail, Try&& attempt_once);
+    [[nodiscard]] Room room() const noexcept;
+    [[nodiscard]] bool may_press() const noexcept;
+    bool relieve(std::size_t missing);
+    bool call_back(std::size_t bytes);
+    [[noreturn]] void throw_out_of_memory(std::size_t bytes, Shortage shortage);
+
+    // core.cpp: acquire and release
     Attempt try_grow(Block& block, std::size_t size);
     Attempt try_take(Lane& lane, std::size_t size, std::size_t bytes, std::size_t type, Lock& lock);
     Block* take_kept(Lane& lane, std::size_t size, std::size_t type, Search search) noexcept;
@@ -263,12 +285,10 @@ private:
     void earn_moves() noexcept;
     Arena::Moving moving(std::size_t size) noexcept;
     void pay_for_moves(std::size_t size) noexcept;
-    [[nodiscard]] Room room() const noexcept;
     void* allocate_whole(std::size_t size, Lock& lock);
     Block* take_outside(std::size_t size, Lock& lock);
     Arena::Taken take_whole(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
     void lend(Block& block, std::size_t bytes) noexcept;
-    [[noreturn]] void throw_out_of_memory(std::size_t bytes, Shortage shortage);
     [[nodiscard]] std::size_t block_bytes(std::size_t bytes) const;
     [[nodiscard]] std::size_t carved(std::size_t size) const noexcept;
     [[nodiscard]] std::size_t class_for(std::size_t bytes) const noexcept {
@@ -340,7 +360,8 @@ private:
     // uses.cpp: blocks that other streams use too
     void release_in_order(Block& block, Lock& lock) noexcept;
     void wait_for_uses(Block& block) const noexcept;
-    bool mark_late(Uses& uses) const noexcept;
+    void mark_late(Uses& uses) const noexcept;
+    void wipe_late(Block& block) const noexcept;
     void park(Block& block) noexcept;
     bool unpark(bool wait, Lock& lock) noexcept;
 
@@ -386,7 +407,7 @@ private:
     [[nodiscard]] bool is_beyond_peaks(const Totals& now) const noexcept;
     void raise_peaks(const Totals& now) noexcept;
     Totals note_all_peaks() noexcept;
-    void note_peaks(ThreadMagazine* own) noexcept;
+    void note_peaks(ThreadMagazine* magazine) noexcept;
 
     const std::uint64_t serial_;
     const Memory memory_;
@@ -431,8 +452,8 @@ private:
     Evictions evictions_;
     std::uint64_t lent_peak_ = 0, lent_buffers_peak_ = 0, idle_peak_ = 0, idle_buffers_peak_ = 0,
                   waste_peak_ = 0;
-    bool pressed_ = false;            // the memory's own bytes come after idle ones
-    std::uint64_t pressed_from_ = 0;  // held, so that it is not tried in vain all the time
+    bool pressed_ = false;                     // the memory's own bytes come after idle ones
+    std::uint64_t pressed_at_ = no_limit / 2;  // held when there were not enough
     Credit moves_, joins_;
     std::uint64_t moves_then_ = 0, grown_apart_ = 0;
     std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
@@ -452,6 +473,8 @@ public:
     void remove_slot(Lane& lane) noexcept;
     /// Gives back idle bytes of the other pools on this core's memory until `bytes` are gone. Returns how many.
     std::size_t trim_others(const Core& core, std::size_t bytes) noexcept;
+    /// Returns about how many idle bytes those have.
+    [[nodiscard]] std::uint64_t idle_of_others(const Core& core) const noexcept;
     /// Returns ", pool 'x' holds ..." for each other pool on the memory.
     std::string describe_others(const Core& core) const;
     /// Empties the magazines of a thread that ends.

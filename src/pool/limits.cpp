@@ -27,6 +27,11 @@ std::uint64_t Core::central_idle_buffers() const noexcept {
     return (arena_ ? arena_->idle_holes() : 0) + shelf_.count() + depot_blocks_ + parked_blocks_;
 }
 
+std::uint64_t Core::idle_bytes() const noexcept {
+    const Lock lock(lock_);
+    return central_idle() + std::min(counted_.idle_bytes, allowances_);
+}
+
 /// Gives idle bytes of the arena and the shelf back until `bytes` are gone or nothing is left.
 /// Returns how many went.
 std::size_t Core::evict(std::size_t bytes, std::uint64_t Evictions::*reason) noexcept {
@@ -178,6 +183,7 @@ std::size_t Core::give_up(std::size_t bytes) {
 
 void Core::set_limits(const Limits& limits) {
     Lock lock(lock_);
+    if (parked_blocks_ != 0) unpark(true, lock);  // what is parked cannot be evicted
     PoolOptions changed = options_;
     set_limits_of(changed, limits);
     check_options(changed);

@@ -53,9 +53,10 @@ void Registry::remove(Core& core) noexcept {
 
 void Registry::add_slot(Lane& lane) noexcept {
     const std::scoped_lock hold(lock_);
-    const auto least = std::min_element(lanes_in_slot_.begin(), lanes_in_slot_.end());
-    ++*least;
-    lane.slot = static_cast<std::uint16_t>(least - lanes_in_slot_.begin());
+    const auto slot = std::distance(lanes_in_slot_.begin(),
+                                    std::min_element(lanes_in_slot_.begin(), lanes_in_slot_.end()));
+    lane.slot = static_cast<std::uint16_t>(slot);
+    ++lanes_in_slot_[lane.slot];
 }
 
 void Registry::remove_slot(Lane& lane) noexcept {
@@ -86,6 +87,15 @@ std::size_t Registry::trim_others(const Core& core, std::size_t bytes) noexcept 
         other->come_back();
     }
     return gone;
+}
+
+std::uint64_t Registry::idle_of_others(const Core& core) const noexcept {
+    const std::scoped_lock hold(lock_);
+    std::uint64_t idle = 0;
+    for (Core* other = cores_.first(); other != nullptr; other = Cores::after(*other)) {
+        if (other != &core && other->memory() == core.memory()) idle += other->idle_bytes();
+    }
+    return idle;
 }
 
 std::string Registry::describe_others(const Core& core) const {

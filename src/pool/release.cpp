@@ -79,6 +79,10 @@ void Core::come_back() noexcept {
     bool unused = false;
     {
         Lock lock(lock_);
+        if (retired_ && parked_blocks_ != 0) {  // while they were looked at, the last handle went
+            unpark(true, lock);
+            evict(no_limit, nullptr);
+        }
         finish(lock);
         --away_;
         unused = is_unused();
@@ -172,7 +176,8 @@ void Core::adopt(void* data, std::size_t bytes, std::function<void(void*)> delet
     outside_.push_back(block);
     now_out(settled(), block);
     held_ += bytes;
-    const std::uint64_t room = options_.max_bytes - (held_ - bytes);
+    const std::uint64_t room =
+        options_.max_bytes - std::min<std::uint64_t>(options_.max_bytes, held_ - bytes);
     if (marks_) mark_idle(data, bytes);
     if (bytes > room || bytes > options_.max_buffer_bytes || bytes > options_.max_idle_bytes) {
         ++(bytes > room                        ? evictions_.max_bytes

@@ -231,7 +231,9 @@ void Core::shut(Lane& lane, bool lost, Lock& lock) noexcept {
         ++lane.closing;
         {
             const Busy busy(lane);
-            lane.unmarked = !unlocked(lock, [&] { return record(lane.event, lane.stream, true); });
+            const bool marked =
+                unlocked(lock, [&] { return record(lane.event, lane.stream, true); });
+            if (!marked) lane.unmarked = true;
         }
         --lane.closing;
     }
@@ -279,12 +281,15 @@ void Core::reap(Lock& lock) noexcept {
         if (splits_ && !lane.empty()) {
             const std::uint64_t order = order_;
             const Busy busy(lane);
-            const bool unmarked = lane.unmarked;
-            const bool marked = unlocked(lock, [&] { return !unmarked || record_all(lane.event); });
-            if (marked && !lane.open) lane.unmarked = false;
-            const bool done =
-                marked && unlocked(lock, [&] { return streams_->is_done(lane.event); });
-            if (done && !lane.open) arena_->pass_on(lane, settled(), order);
+            if (std::exchange(lane.unmarked, false)) {
+                ++lane.closing;  // till then its event says too little
+                const bool marked = unlocked(lock, [&] { return record_all(lane.event); });
+                --lane.closing;
+                if (!marked) lane.unmarked = true;
+            }
+            const bool done = unlocked(lock, [&] { return streams_->is_done(lane.event); });
+            const bool said = lane.closing == 0 && !lane.unmarked;
+            if (done && said && !lane.open) arena_->pass_on(lane, settled(), order);
             next = Lanes::after(lane);
         }
         if (!can_go(lane)) continue;
@@ -296,7 +301,7 @@ void Core::reap(Lock& lock) noexcept {
 // --- From one stream to another ---------------------------------------------------------------------
 
 /// Has a lane wait for all that another has been given so far. False if that cannot be: the other is being
-/// captured. Throws DeviceError.
+/// captured, or some stream whose capture that would end. Throws DeviceError.
 bool Core::join(Lane& from, Lane& to, Lock& lock) {
     if (!from.ordered() || &from == &to) return true;
     if (from.captured() && from.open) return false;
@@ -345,7 +350,7 @@ Lane& Core::keep_order(const Block& block) {
     if (!lane.ordered() || lane.open) return lane;
     try {
         unlocked(lock, [&] {
-            streams_->record_all(lane.event);
+            if (!record_all(lane.event)) throw DeviceError(captured_beside);
             if (main_.ordered()) streams_->wait(main_.stream, lane.event);
         });
     } catch (...) {

@@ -48,7 +48,7 @@ void Core::follow(const Buffer& buffer, const StreamInfo& stream) {
     core.unlocked(lock, [&] {
         void* const event = order.make_event();
         try {
-            if (!callable || !order.record(event, lane.stream)) order.record_all(event);
+            if (!core.record(event, lane.stream, callable)) throw DeviceError(captured_beside);
             order.wait(stream, event);
         } catch (...) {
             order.drop_event(event);
@@ -99,9 +99,12 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
                 }
             }
             if (closed && marks && !record_all(lane.event)) with_uses().unmarked = true;
+            if (wipes && &lane == &main_ && on_stream && streams_->capturing()) {
+                with_uses().unmarked = true;  // that is the legacy stream
+            }
             if (block.uses != nullptr && block.uses->unmarked) {
                 block.uses->unwiped = wipes;
-                if (!closed && lane.ordered()) mark(lane.stream, false);
+                if (on_stream && &lane != &main_) mark(lane.stream, false);
                 return;
             }
             if (wipes && on_stream) streams_->zero(lane.stream, block.data, block.asked);
@@ -123,29 +126,42 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
 /// Waits on the host for the other streams that use a block. The lock is free, or the block nobody's.
 void Core::wait_for_uses(Block& block) const noexcept {
     if (block.uses == nullptr) return;
-    if (block.uses->unmarked) streams_->wait_for_all();
-    for (void* const event : block.uses->events) {
-        streams_->wait_on_host(event);
-        streams_->drop_event(event);
-    }
-    if (block.uses->unwiped) {
-        try {
-            memory_.source()->zero(block.data, block.asked);
-        } catch (const DeviceError&) {  // then there is nothing to read them with
+    Uses& uses = *block.uses;
+    const auto wait = [&] {
+        for (void* const event : uses.events) {
+            streams_->wait_on_host(event);
+            streams_->drop_event(event);
         }
+        uses.events.clear();
+    };
+    if (uses.unmarked) streams_->wait_for_all();
+    wait();
+    if (uses.unwiped) {
+        wipe_late(block);
+        wait();
     }
     delete std::exchange(block.uses, nullptr);
 }
 
-/// Marks what could not be marked when a block was released. False if it still cannot be. The lock is free.
-bool Core::mark_late(Uses& uses) const noexcept {
-    if (!uses.unmarked) return true;
-    if (streams_->capturing()) return false;
+/// Marks what could not be marked when a block was released. The lock is free.
+void Core::mark_late(Uses& uses) const noexcept {
+    if (!uses.unmarked) return;
     try {
         uses.unmarked = !record_all(uses.events.emplace_back(streams_->make_event()));
-        return !uses.unmarked;
     } catch (const std::exception&) {  // there is no event to be had: who waits, waits for all
-        return true;
+    }
+}
+
+/// Zeroes the bytes of a block that no stream uses any more, and whose release could not. The lock is free.
+void Core::wipe_late(Block& block) const noexcept {
+    memory_.source()->zero(block.data, block.asked);
+    block.uses->unwiped = false;
+    if (!main_.ordered()) return;  // the host has done it
+    try {
+        void* const event = block.uses->events.emplace_back(streams_->make_event());
+        if (!streams_->record(event, main_.stream)) streams_->wait_for_all();
+    } catch (const std::exception&) {
+        streams_->wait_for_all();
     }
 }
 
@@ -172,17 +188,22 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
     }
     if (looked_at.empty()) return false;
     ++returning_;
-    const bool last = retired_;
+    const bool must = retired_;
     unlocked(lock, [&] {
+        const bool beside_capture = !must && streams_->capturing();
         int unfinished = 0;
         for (Block* block = looked_at.first(); block != nullptr; block = Batches::after(*block)) {
             Uses& uses = *block->uses;
-            const auto done = [&](void* event) { return streams_->is_done(event); };
-            const bool marked = mark_late(uses) || last;
-            if (marked && (wait || (!uses.unmarked &&
-                                    std::all_of(uses.events.begin(), uses.events.end(), done)))) {
+            if (beside_capture && (uses.unmarked || uses.unwiped)) continue;
+            mark_late(uses);
+            const auto finished = [&] {
+                const auto done = [&](void* event) { return streams_->is_done(event); };
+                return !uses.unmarked && std::all_of(uses.events.begin(), uses.events.end(), done);
+            };
+            if (!wait && uses.unwiped && finished()) wipe_late(*block);
+            if (wait || finished()) {
                 wait_for_uses(*block);
-            } else if (!wait && ++unfinished == unfinished_looks) {
+            } else if (++unfinished == unfinished_looks) {
                 return;
             }
         }

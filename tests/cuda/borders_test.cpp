@@ -290,6 +290,122 @@ TEST_F(BesideACapture, BytesAreWipedLater) {
     EXPECT_LE(pool.stats().held_bytes.peak, 8 * some);
 }
 
+/// Work that goes on until it is let go.
+class Held {
+public:
+    Held(const Library& driver, cuda::Stream stream) {
+        EXPECT_EQ(driver.launch_host(stream, &Held::wait, this), 0);
+    }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    ~Held() { let_go(); }
+    void let_go() { gone_ = true; }
+
+private:
+    static void wait(void* held) {
+        while (!static_cast<Held*>(held)->gone_) std::this_thread::yield();
+    }
+    std::atomic<bool> gone_{false};
+};
+
+TEST_F(BesideACapture, BytesAreNotWipedUnderTheNextOneEither) {
+    Pool pool{Memory::device(), {.max_bytes = 8 * some, .wipe_on_release = true}};
+    const cuda::Stream stream = make_stream(), other = make_stream();
+    StreamPool ordered = pool.on(other);
+    Buffer buffer = pool.on(stream).acquire(6 * some);
+    begin();
+    fill(stream, buffer, 7);
+    Held work(driver, stream);
+    buffer.release();
+    expect_undisturbed();
+    const Buffer small = ordered.acquire(some);  // the pool looks: not done
+    begin();
+    work.let_go();
+    ASSERT_EQ(driver.stream_synchronize(stream), 0);
+    EXPECT_TRUE(ordered.try_acquire(6 * some).empty()) << "it cannot be wiped now";
+    expect_undisturbed();
+    EXPECT_THAT(read(ordered.acquire(6 * some)), testing::Each(0));
+}
+
+TEST_F(BesideACapture, WhatIsWipedLateIsLentAfterTheWiping) {
+    Pool pool{Memory::device(), {.max_bytes = 8 * some, .wipe_on_release = true}};
+    const cuda::Stream stream = make_stream(), other = make_stream();
+    StreamPool ordered = pool.on(other);
+    Buffer buffer = pool.on(stream).acquire(6 * some);
+    begin();
+    fill(stream, buffer, 7);
+    Held work(driver, stream);
+    buffer.release();
+    expect_undisturbed();
+    const Buffer small = ordered.acquire(some);
+    constexpr unsigned blocking = 0;
+    const cuda::Stream before = make_stream(blocking);  // the default stream waits for it
+    Held busy(driver, before);
+    work.let_go();
+    ASSERT_EQ(driver.stream_synchronize(stream), 0);
+    std::thread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        busy.let_go();
+    });
+    const Buffer again = ordered.acquire(6 * some);
+    fill(other, again, 2);
+    check(other, again, 2, late);
+    later.join();
+    EXPECT_EQ(mismatches(), 0u);
+}
+
+TEST_F(BesideACapture, BytesOfTheDefaultStreamAreWipedLater) {
+    Pool pool{Memory::device(), {.max_bytes = 8 * some, .wipe_on_release = true}};
+    Buffer buffer = pool.acquire(6 * some);
+    fill(nullptr, buffer, 7);
+    begin();
+    buffer.release();
+    expect_undisturbed();
+    EXPECT_THAT(read(pool.acquire(6 * some)), testing::Each(0));
+}
+
+TEST_F(BesideACapture, WhatNobodyVouchesForIsNotCopied) {
+    Pool pool{Memory::device()};
+    const cuda::Stream stream = make_stream();
+    Buffer buffer = pool.on(stream).acquire(2 * some);
+    begin();
+    EXPECT_THROW(pool.grow(buffer, 16 * some), DeviceError);
+    expect_undisturbed();
+    EXPECT_EQ(buffer.size(), 2 * some);
+    pool.grow(buffer, 16 * some);
+}
+
+TEST_F(BesideACapture, OtherBuffersAreUsedAgain) {
+    Pool pool{Memory::pinned()};
+    const cuda::Stream closed = make_stream(), stream = make_stream();
+    std::vector<Buffer> old;
+    for (int i = 0; i < 20; ++i) old.push_back(pool.on(closed).acquire(4_KiB));
+    StreamPool ordered = pool.on(stream);
+    begin();
+    old.clear();
+    for (int i = 0; i < 20; ++i) {
+        ordered.acquire(2 * some).release();
+        ASSERT_EQ(driver.stream_synchronize(stream), 0);
+    }
+    EXPECT_LE(pool.stats().held_bytes.now, 8 * some) << "of one at a time";
+    expect_undisturbed();
+}
+
+TEST_F(Borders, ALimitIsOneOfParkedBytesToo) {
+    Pool pool{Memory::pinned()};
+    const cuda::Stream stream = make_stream();
+    Buffer buffer = pool.acquire(8 * some);
+    also_used_on(buffer, stream);
+    fill(stream, buffer, 1, late);
+    buffer.release();
+    Limits limits = limits_of(pool.options());
+    limits.max_bytes = limits.max_idle_bytes = 4 * some;
+    pool.set_limits(limits);
+    EXPECT_LE(pool.stats().held_bytes.now, 4 * some);
+    EXPECT_TRUE(pool.try_acquire(64 * some).empty());
+    EXPECT_FALSE(pool.try_acquire(4 * some).empty());
+}
+
 TEST_F(BesideACapture, APoolMayGo) {
     std::optional<Pool> pool{Memory::device()};
     const cuda::Stream stream = make_stream();

@@ -39,8 +39,8 @@ public:
     [[nodiscard]] std::size_t page() const noexcept override { return source().page(); }
     [[nodiscard]] std::size_t move_step() const noexcept override { return source().move_step(); }
     [[nodiscard]] std::size_t least_move() const noexcept override { return source().least_move(); }
-    [[nodiscard]] std::size_t bytes_left() const noexcept override {
-        return usual_ - std::min(usual_, used_.load());
+    [[nodiscard]] std::ptrdiff_t bytes_left() const noexcept override {
+        return static_cast<std::ptrdiff_t>(usual_ - used_);
     }
     bool commit(void*, std::size_t bytes) noexcept override {
         used_ += bytes;
@@ -116,6 +116,34 @@ TEST_F(Pressure, IsNotPutOnOthersInVainAllTheTime) {
     EXPECT_LT(one.stats().idle_bytes.now, 8_MiB);
 }
 
+TEST_F(Pressure, IsPutOnOthersAgainAfterAPoolHasShrunk) {
+    Pool one{memory}, two{memory};
+    { const Buffer in_vain = one.acquire(10_MiB); }
+    one.trim();
+    { const Buffer idle = two.acquire(7_MiB); }
+    const Buffer buffer = one.acquire(6_MiB);
+    EXPECT_EQ(source->used(), 8_MiB);
+}
+
+/// Where even all idle bytes would not do, they stay.
+TEST_F(Pressure, TakesNothingWarmInVain) {
+    Pool one{memory}, busy{memory}, pool{memory, {.fit = ExactFit{}}};
+    const Buffer most = one.acquire(9_MiB);
+    { const Buffer warm = busy.acquire(1_MiB); }
+    for (std::size_t i = 0; i < 100; ++i) pool.acquire(100_KiB * (1 + i % 5)).release();
+    EXPECT_EQ(pool.stats().misses, 5u);
+    EXPECT_EQ(busy.stats().idle_bytes.now, 1_MiB);
+}
+
+/// A thread that borrows a few sizes in turn gets bytes for each (tests/unit/rotation_test.cpp), after it too.
+TEST_F(Pressure, LeavesNoTrace) {
+    Pool one{memory}, pool{memory};
+    { const Buffer most = one.acquire(8_MiB), in_vain = pool.acquire(64_KiB); }
+    one.trim();
+    for (std::size_t i = 0; i < 70'000; ++i) pool.acquire(4_KiB << (i % 7)).release();
+    EXPECT_GE(pool.stats().held_bytes.now, 500_KiB);
+}
+
 TEST_F(Pressure, BuffersGrowUnderItToo) {
     Pool idle{memory}, pool{memory};
     { const Buffer buffer = idle.acquire(4_MiB); }
@@ -136,20 +164,21 @@ TEST_F(Pressure, TheLimitOfAPoolIsStillItsOwn) {
 }
 
 TEST(HostBytes, AreThoseOfAllPools) {
-    const std::size_t before = host_bytes_held, left = host_bytes_left();
+    const std::size_t before = host_bytes_held;
+    const std::ptrdiff_t left = host_bytes_left();
     {
         Pool one, two{Memory::host({.huge_pages = false}), {.fit = ExactFit{}}};
         Buffer buffer = one.acquire(10_MiB);
         const Buffer other = two.acquire(1_MiB);
         EXPECT_GE(host_bytes_held, before + 11_MiB);
         EXPECT_LE(host_bytes_held, before + 12_MiB);
-        EXPECT_LE(host_bytes_left(), left - 11_MiB);
+        EXPECT_LE(host_bytes_left(), left - std::ptrdiff_t{11_MiB});
         buffer.release();
         one.trim();
         EXPECT_LE(host_bytes_held, before + 2_MiB);
     }
     EXPECT_EQ(host_bytes_held, before);
-    EXPECT_LT(host_bytes_left(), process_memory_limit());
+    EXPECT_LT(host_bytes_left(), static_cast<std::ptrdiff_t>(process_memory_limit()));
 }
 
 }  // namespace cistern::test
