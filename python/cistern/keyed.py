@@ -10,6 +10,7 @@ from . import _core
 from .errors import InvalidArgument
 from .locks import give_lock
 from .pool import Pool
+from .stats import Explanation
 
 _MEBIBYTE = 1024 * 1024
 _float64 = np.dtype(np.float64)
@@ -118,6 +119,16 @@ class KeyedPool:
                 for key, entries in self._entries.items()
             }
         return {"total_mb": sum(buffers.values()), "buffers": buffers}
+
+    def explain(self):
+        """Says what the pool holds and why, and what is lent under each key, most bytes first."""
+        with self._lock:
+            sizes = {
+                key: [entry.box[0].nbytes for entry in entries if entry.box[0].nbytes]
+                for key, entries in self._entries.items()
+            }
+        rows = [(str(key), len(parts), sum(parts)) for key, parts in sizes.items()]
+        return Explanation(self.pool._explain(sorted(rows, key=lambda row: (-row[2], row[0]))))
 
     def clear(self):
         """Forgets every key, its buffers and its counts; arrays handed out stay valid."""

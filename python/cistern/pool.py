@@ -213,7 +213,7 @@ class Pool(_core.Pool):
 
     def explain(self):
         """Returns what is held, by size and age, and why."""
-        return Explanation(self._explain())
+        return Explanation(self._explain([]))
 
     @property
     def options(self):

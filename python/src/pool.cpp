@@ -6,6 +6,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +15,9 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "cistern/cistern.hpp"
 #include "errors.hpp"
@@ -172,8 +176,13 @@ Texts texts_of_stats(PythonPool& self) {
     return {stats.json(), printed(stats)};
 }
 
-Texts texts_of_explanation(PythonPool& self) {
-    const Explanation explanation = self.pool().explain();
+using KeyRow = std::tuple<std::string, std::uint64_t, std::uint64_t>;  // key, buffers, bytes
+
+Texts texts_of_explanation(PythonPool& self, const std::vector<KeyRow>& keys) {
+    Explanation explanation = self.pool().explain();
+    for (const auto& [key, buffers, bytes] : keys) {
+        explanation.keys.push_back({.key = key, .lent_buffers = buffers, .lent_bytes = bytes});
+    }
     return {explanation.json(), printed(explanation)};
 }
 
@@ -202,7 +211,7 @@ void add_pool(nb::module_& module) {
              "max_idle_milliseconds"_a.none())
         .def("_limits", &limits_of)
         .def("_stats", &texts_of_stats)
-        .def("_explain", &texts_of_explanation)
+        .def("_explain", &texts_of_explanation, "keys"_a)
         .def("_trim", &trim, "keep_idle_bytes"_a)
         .def("_numpy_handler", &numpy_handler, "min_bytes"_a)
         .def_prop_ro("name", [](PythonPool& self) { return self.pool().options().name; })

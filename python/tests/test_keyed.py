@@ -17,6 +17,19 @@ def keyed():
     return cistern.KeyedPool()
 
 
+def test_explains_what_is_held_under_each_key(keyed):
+    keyed.get_or_create("gram", 10)
+    keyed.get_or_create("coeff", (100, 100))
+    keyed.get_or_create(("cell", 7), 0)
+    report = keyed.explain()
+    assert [(row["key"], row["lent_buffers"]) for row in report.keys] == [
+        ("coeff", 1), ("gram", 1), ("('cell', 7)", 0)]
+    assert report.keys[0]["lent_bytes"] >= 80_000
+    assert "key 'coeff': 1 buffer, 78." in str(report)
+    assert report.lent_bytes >= sum(row["lent_bytes"] for row in report.keys)
+    assert cistern.KeyedPool().explain().keys == []
+
+
 def test_counts_misses_hits_and_grows(keyed):
     keyed.get_or_create("coeff", (10, 10))
     keyed.get_or_create("coeff", (5, 5))
