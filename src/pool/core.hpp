@@ -236,7 +236,7 @@ public:
     /// Checks the invariants of the arena; for tests. Returns what is wrong, or nothing.
     [[nodiscard]] const char* check();
 
-    Links<Core> in_registry;
+    Links<Core> in_registry, in_waiting;
 
 private:
     friend class Registry;
@@ -351,11 +351,8 @@ private:
     /// Ends what kept the pool while no lock did.
     void come_back() noexcept;
     void remove() noexcept;
-    /// Whether the pool can be deleted. True once: to the one who has to do it.
-    bool is_unused() noexcept {
-        return retired_ && blocks_out_ == 0 && away_ == 0 && lane_handles_ == 0 &&
-               !std::exchange(deleted_, true);
-    }
+    bool is_unused() noexcept;
+    static void let_waiting_go() noexcept;
 
     // uses.cpp: blocks that other streams use too
     void release_in_order(Block& block, Lock& lock) noexcept;
@@ -437,6 +434,8 @@ private:
     Wholes outside_;                         // whole blocks that are not part of the arena
     List<Block, &Block::in_bin> farewells_;  // to be deleted or deallocated once the lock is free
     bool retired_ = false, deleted_ = false;
+    bool held_back_ = false;          // a capture kept bytes from going back
+    bool waits_ = false;              // retired, and for that capture to end
     std::uint32_t lane_handles_ = 0;  // users of lanes that will close them
     std::uint32_t away_ = 0;          // threads that will come back to take the lock
     std::uint32_t returning_ = 0;     // of which some bring idle bytes, without calling users

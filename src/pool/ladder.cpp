@@ -70,6 +70,7 @@ bool Core::call_back(std::size_t bytes) {
 template <class Try>
 Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
     Registry& registry = Registry::instance();
+    if (streams_ != nullptr) let_waiting_go();
     Attempt attempt;
     const auto works = [&](bool pressed) {
         Lock lock(lock_);

@@ -95,7 +95,8 @@ void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
 /// would end, it stays for the next time.
 void Core::see_off(Lock& lock) noexcept {
     if (!has_leavers()) return;
-    if (!retired_ && unlocked(lock, [&] { return streams_->capturing(); })) return;
+    held_back_ = unlocked(lock, [&] { return streams_->capturing(); });
+    if (held_back_) return;
     for (;;) {
         Block* const first = !farewells_.empty() ? farewells_.first()
                              : arena_            ? arena_->leaving().first()

@@ -4,8 +4,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "cistern/stream.hpp"
 #include "memory/clock.hpp"
@@ -21,29 +23,50 @@ struct GraphLane {
     Lane* lane;
 };
 
-/// Pools that only a graph kept. A graph goes in a thread of the driver's that must not call it, so
-/// somebody else lets them go.
+/// Pools that somebody else lets go, later: those that only a graph kept, which goes in a thread of the driver's that
+/// must not call it; and those that were the last to go while a capture kept their bytes.
 class Bereaved {
 public:
     void add(std::shared_ptr<detail::CoreFront> pool) {
         const std::scoped_lock hold(lock_);
         pools_.push_back(std::move(pool));
+        any_ = true;
     }
-    void let_go() {
+    void add(Core& core) noexcept {
+        const std::scoped_lock hold(lock_);
+        waiting_.push_back(core);
+        any_ = true;
+    }
+    /// Calls visit(core) for those that wait.
+    template <class Visit>
+    void let_go(Visit visit) noexcept {
+        // Relaxed, as where it is set: who misses one comes again.
+        if (!any_.load(std::memory_order_relaxed)) return;
         std::vector<std::shared_ptr<detail::CoreFront>> gone;
+        Waiting waiting;
         {
             const std::scoped_lock hold(lock_);
             gone.swap(pools_);
+            std::swap(waiting, waiting_);
+            any_ = false;
+        }
+        while (Core* const core = waiting.first()) {
+            waiting.remove(*core);
+            visit(*core);
         }
     }
-    static Bereaved& instance() {
-        static auto* const all = new Bereaved;
+    static Bereaved& instance() noexcept {
+        alignas(Bereaved) static std::byte place[sizeof(Bereaved)];  // never destroyed
+        static auto* const all = new (place) Bereaved;
         return *all;
     }
 
 private:
+    using Waiting = List<Core, &Core::in_waiting>;
     std::mutex lock_;
+    std::atomic<bool> any_{false};
     std::vector<std::shared_ptr<detail::CoreFront>> pools_;
+    Waiting waiting_;
 };
 
 }  // namespace
@@ -70,7 +93,7 @@ const StreamOrder& Core::order_of_streams() const {
 std::shared_ptr<detail::CoreFront> Core::on(void* stream,
                                             const std::shared_ptr<detail::CoreFront>& handle,
                                             bool fleeting) {
-    Bereaved::instance().let_go();
+    let_waiting_go();
     const StreamInfo info = order_of_streams().look_at(stream);
     Lock lock(lock_);
     Lane* lane = find_lane(info);
@@ -139,6 +162,29 @@ void Core::keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& 
         throw;
     }
     static_cast<void>(keeper.release());
+}
+
+/// Whether the pool can be deleted. True once: to the one who has to do it. One whose bytes a capture keeps from
+/// going back waits for its end.
+bool Core::is_unused() noexcept {
+    if (!retired_) return false;
+    if (held_back_ && !waits_ && (parked_blocks_ != 0 || has_leavers())) {
+        waits_ = true;
+        ++away_;
+        Bereaved::instance().add(*this);
+    }
+    return blocks_out_ == 0 && away_ == 0 && lane_handles_ == 0 && !std::exchange(deleted_, true);
+}
+
+/// Looks again at pools that wait for the end of a capture. No lock is held.
+void Core::let_waiting_go() noexcept {
+    Bereaved::instance().let_go([](Core& core) {
+        {
+            const Lock lock(core.lock_);
+            core.waits_ = false;
+        }
+        core.come_back();
+    });
 }
 
 void Core::close(Lane& lane) noexcept {

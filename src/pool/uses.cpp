@@ -188,13 +188,16 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
     }
     if (looked_at.empty()) return false;
     ++returning_;
-    const bool must = retired_;
+    bool skipped = false;
     unlocked(lock, [&] {
-        const bool beside_capture = !must && streams_->capturing();
+        const bool beside_capture = streams_->capturing();
         int unfinished = 0;
         for (Block* block = looked_at.first(); block != nullptr; block = Batches::after(*block)) {
             Uses& uses = *block->uses;
-            if (beside_capture && (uses.unmarked || uses.unwiped)) continue;
+            if (beside_capture && (uses.unmarked || uses.unwiped)) {
+                skipped = true;
+                continue;
+            }
             mark_late(uses);
             const auto finished = [&] {
                 const auto done = [&](void* event) { return streams_->is_done(event); };
@@ -209,6 +212,7 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
         }
     });
     --returning_;
+    if (skipped) held_back_ = true;
     bool any = false;
     while (Block* const block = looked_at.first()) {
         looked_at.remove(*block);

@@ -407,15 +407,24 @@ TEST_F(Borders, ALimitIsOneOfParkedBytesToo) {
 }
 
 TEST_F(BesideACapture, APoolMayGo) {
-    std::optional<Pool> pool{Memory::device()};
+    const std::size_t before = driver.is_stand_in() ? driver.control->bytes_in_use(0) : 0;
     const cuda::Stream stream = make_stream();
-    Buffer buffer = pool->on(stream).acquire(6 * some);
+    std::optional<Pool> pool{Memory::device()}, second{Memory::device()};
+    { const Buffer idle = second->acquire(4 * some); }
+    Buffer buffer = pool->on(stream).acquire(6 * some), last = second->on(stream).acquire(2 * some);
     begin();
     fill(stream, buffer, 1, late);
+    fill(stream, last, 1, late);
     buffer.release();
-    expect_undisturbed();
     pool.reset();
+    second.reset();
+    last.release();  // the last that its pool had
+    expect_undisturbed();
     EXPECT_EQ(mismatches(), 0u);
+    Pool next{Memory::device()};  // which lets those go
+    if (driver.is_stand_in()) {
+        EXPECT_EQ(driver.control->bytes_in_use(0), before);
+    }
 }
 
 TEST_F(Borders, WhatIsNoStreamsIsFreedByTheHooksToo) {
