@@ -100,7 +100,7 @@ Core::~Core() {
 }
 
 std::shared_ptr<detail::CoreFront> Core::make(Memory memory, PoolOptions options) {
-    let_waiting_go();
+    if (dynamic_cast<StreamOrder*>(memory.source().get()) != nullptr) let_waiting_go();
     auto core = std::make_unique<Core>(std::move(memory), std::move(options));
     Registry::instance().add(*core);
     return {&core.release()->main_, &Core::retire};  // on bad_alloc, the deleter runs

@@ -271,7 +271,7 @@ private:
     template <class Try>
     Block* climb(std::size_t bytes, bool may_fail, Try&& attempt_once);
     [[nodiscard]] Room room() const noexcept;
-    [[nodiscard]] bool may_press() const noexcept;
+    [[nodiscard]] bool may_press(std::size_t bytes) const noexcept;
     bool relieve(std::size_t missing);
     bool call_back(std::size_t bytes);
     [[noreturn]] void throw_out_of_memory(std::size_t bytes, Shortage shortage);
@@ -353,12 +353,14 @@ private:
     void remove() noexcept;
     bool is_unused() noexcept;
     static void let_waiting_go() noexcept;
+    static std::mutex& lock_of_waiting() noexcept;
+    static void renew_waiting() noexcept;
 
     // uses.cpp: blocks that other streams use too
     void release_in_order(Block& block, Lock& lock) noexcept;
-    void wait_for_uses(Block& block) const noexcept;
-    void mark_late(Uses& uses) const noexcept;
-    void wipe_late(Block& block) const noexcept;
+    bool wait_for_uses(Block& block) const noexcept;
+    bool mark_late(Uses& uses) const noexcept;
+    bool wipe_late(Block& block) const noexcept;
     void park(Block& block) noexcept;
     bool unpark(bool wait, Lock& lock) noexcept;
 
@@ -434,7 +436,7 @@ private:
     Wholes outside_;                         // whole blocks that are not part of the arena
     List<Block, &Block::in_bin> farewells_;  // to be deleted or deallocated once the lock is free
     bool retired_ = false, deleted_ = false;
-    bool held_back_ = false;          // a capture kept bytes from going back
+    bool held_back_ = false;          // a capture keeps bytes from going back
     bool waits_ = false;              // retired, and for that capture to end
     std::uint32_t lane_handles_ = 0;  // users of lanes that will close them
     std::uint32_t away_ = 0;          // threads that will come back to take the lock

@@ -34,10 +34,10 @@ Core::Attempt Core::Room::lacks(const Arena::Taken& taken) const noexcept {
     return {nullptr, Shortage::pressure, wanted - static_cast<std::size_t>(of_memory)};
 }
 
-/// Whether to ask for idle bytes first: not where it was in vain, and little has changed since.
-bool Core::may_press() const noexcept {
+/// Whether to ask for idle bytes first: not where it was in vain, and little has changed since, or is to.
+bool Core::may_press(std::size_t bytes) const noexcept {
     const std::uint64_t step = std::max(held_ / 64, least_change_between_presses);
-    return held_ >= pressed_at_ + step || held_ + step <= pressed_at_;
+    return bytes >= step || held_ >= pressed_at_ + step || held_ + step <= pressed_at_;
 }
 
 /// Has other pools on the memory give up what this one's idle bytes do not make up for. False, changing nothing, if
@@ -70,11 +70,11 @@ bool Core::call_back(std::size_t bytes) {
 template <class Try>
 Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
     Registry& registry = Registry::instance();
-    if (streams_ != nullptr) let_waiting_go();
     Attempt attempt;
     const auto works = [&](bool pressed) {
         Lock lock(lock_);
-        pressed_ = pressed && may_press();
+        const bool in_vain = !pressed && attempt.shortage == Shortage::pressure;
+        pressed_ = pressed && may_press(bytes);
         attempt = {nullptr, Shortage::memory};
         if (bytes <= largest_request) {
             try {
@@ -82,7 +82,7 @@ Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
             } catch (const std::bad_alloc&) {  // no descriptor to be had; nothing was changed
             }
         }
-        if (!pressed) pressed_at_ = held_;
+        if (in_vain) pressed_at_ = held_;
         finish(lock);
         return attempt.block != nullptr;
     };

@@ -368,7 +368,7 @@ bool Core::grows_apart(std::size_t bytes) noexcept {
     }
     const std::uint64_t room =
         std::max(streams_ != nullptr ? room_apart_of_streams : room_apart, held_ / share_apart);
-    return grown_apart_ + bytes <= room && bytes <= options_.max_bytes - held_;
+    return grown_apart_ + bytes <= room && held_ + bytes <= options_.max_bytes;
 }
 
 /// Before the memory is asked for more, idle bytes that magazines keep come back where they can be

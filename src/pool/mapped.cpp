@@ -95,9 +95,9 @@ void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
 /// would end, it stays for the next time.
 void Core::see_off(Lock& lock) noexcept {
     if (!has_leavers()) return;
-    held_back_ = unlocked(lock, [&] { return streams_->capturing(); });
-    if (held_back_) return;
     for (;;) {
+        held_back_ = unlocked(lock, [&] { return streams_->capturing(); });
+        if (held_back_) return;
         Block* const first = !farewells_.empty() ? farewells_.first()
                              : arena_            ? arena_->leaving().first()
                                                  : nullptr;
@@ -121,7 +121,10 @@ void Core::see_off(Lock& lock) noexcept {
         }
         while (Block* const block = going.first()) {
             going.remove(*block);
-            if (block->uses != nullptr) unlocked(lock, [&] { wait_for_uses(*block); });
+            if (block->uses != nullptr) {
+                block->uses->unwiped = false;  // nobody will read them
+                unlocked(lock, [&] { wait_for_uses(*block); });
+            }
             if (!block->in_arena) {
                 const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);
                 void* const data = block->data;

@@ -149,10 +149,12 @@ void Registry::before_fork() noexcept {
         core->forking_ = true;
     }
     BlockStore::process_lock().lock();
+    Core::lock_of_waiting().lock();
 }
 
 void Registry::after_fork_in_parent() noexcept {
     Registry& registry = instance();
+    Core::lock_of_waiting().unlock();
     BlockStore::process_lock().unlock();
     for (Core* core = registry.cores_.first(); core != nullptr;
          core = Registry::Cores::after(*core)) {
@@ -164,6 +166,7 @@ void Registry::after_fork_in_parent() noexcept {
 
 void Registry::after_fork_in_child() noexcept {
     Registry& registry = instance();
+    Core::renew_waiting();
     BlockStore::process_lock().unlock();
     renew_barrier();
     for (Core* core = registry.cores_.first(); core != nullptr;

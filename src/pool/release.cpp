@@ -80,7 +80,7 @@ void Core::come_back() noexcept {
     {
         Lock lock(lock_);
         if (retired_ && parked_blocks_ != 0) {  // while they were looked at, the last handle went
-            unpark(true, lock);
+            unpark(false, lock);
             evict(no_limit, nullptr);
         }
         finish(lock);

@@ -55,6 +55,13 @@ public:
             visit(*core);
         }
     }
+    std::mutex& lock() noexcept { return lock_; }
+    /// In a forked child, which has no driver: they are the parent's.
+    void renew() noexcept {
+        new (&lock_) std::mutex;
+        waiting_ = {};
+        any_ = false;
+    }
     static Bereaved& instance() noexcept {
         alignas(Bereaved) static std::byte place[sizeof(Bereaved)];  // never destroyed
         static auto* const all = new (place) Bereaved;
@@ -93,8 +100,8 @@ const StreamOrder& Core::order_of_streams() const {
 std::shared_ptr<detail::CoreFront> Core::on(void* stream,
                                             const std::shared_ptr<detail::CoreFront>& handle,
                                             bool fleeting) {
-    let_waiting_go();
     const StreamInfo info = order_of_streams().look_at(stream);
+    if (info.capture == 0) let_waiting_go();  // which calls the driver
     Lock lock(lock_);
     Lane* lane = find_lane(info);
     std::unique_ptr<Lane> made;
@@ -168,13 +175,17 @@ void Core::keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& 
 /// going back waits for its end.
 bool Core::is_unused() noexcept {
     if (!retired_) return false;
-    if (held_back_ && !waits_ && (parked_blocks_ != 0 || has_leavers())) {
+    // Of a retired pool only what a capture kept is parked; what another thread looks at is not in the list.
+    if (!waits_ && (!parked_.empty() || (held_back_ && has_leavers()))) {
         waits_ = true;
         ++away_;
         Bereaved::instance().add(*this);
     }
     return blocks_out_ == 0 && away_ == 0 && lane_handles_ == 0 && !std::exchange(deleted_, true);
 }
+
+std::mutex& Core::lock_of_waiting() noexcept { return Bereaved::instance().lock(); }
+void Core::renew_waiting() noexcept { Bereaved::instance().renew(); }
 
 /// Looks again at pools that wait for the end of a capture. No lock is held.
 void Core::let_waiting_go() noexcept {

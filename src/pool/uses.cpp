@@ -29,7 +29,7 @@ void Core::mark_used(Buffer& buffer, const StreamInfo& stream) {
     auto& uses = block.uses->streams;
     const auto same = [&](const StreamInfo& use) { return use.id == stream.id; };
     if (std::none_of(uses.begin(), uses.end(), same)) uses.push_back(stream);
-    block.uses->events.reserve(uses.size() + 2);  // and its own stream's, and one of all
+    block.uses->events.reserve(uses.size() + 3);  // its own stream's, one of all, the wiping
     buffer.slot_ = no_slot;                       // its release has to look
 }
 
@@ -80,7 +80,7 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
             const auto with_uses = [&]() -> Uses& {
                 if (block.uses == nullptr) {
                     block.uses = new Uses;
-                    block.uses->events.reserve(2);
+                    block.uses->events.reserve(3);
                 }
                 return *block.uses;
             };
@@ -118,14 +118,16 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
             }
         } catch (...) {  // the device failed, or there is no memory for an event
             streams_->wait_for_all();
+            if (block.uses != nullptr) block.uses->unwiped = wipes;
             wait_for_uses(block);
         }
     });
 }
 
-/// Waits on the host for the other streams that use a block. The lock is free, or the block nobody's.
-void Core::wait_for_uses(Block& block) const noexcept {
-    if (block.uses == nullptr) return;
+/// Waits on the host for the other streams that use a block. False if it is still to be wiped, and cannot be. The
+/// lock is free, or the block nobody's.
+bool Core::wait_for_uses(Block& block) const noexcept {
+    if (block.uses == nullptr) return true;
     Uses& uses = *block.uses;
     const auto wait = [&] {
         for (void* const event : uses.events) {
@@ -134,34 +136,43 @@ void Core::wait_for_uses(Block& block) const noexcept {
         }
         uses.events.clear();
     };
-    if (uses.unmarked) streams_->wait_for_all();
+    if (std::exchange(uses.unmarked, false)) streams_->wait_for_all();
     wait();
-    if (uses.unwiped) {
-        wipe_late(block);
-        wait();
-    }
+    if (uses.unwiped && !wipe_late(block)) return false;
+    wait();
     delete std::exchange(block.uses, nullptr);
+    return true;
 }
 
-/// Marks what could not be marked when a block was released. The lock is free.
-void Core::mark_late(Uses& uses) const noexcept {
-    if (!uses.unmarked) return;
+/// Marks what could not be marked when a block was released. False if a capture still forbids it. The lock is
+/// free.
+bool Core::mark_late(Uses& uses) const noexcept {
+    if (!uses.unmarked) return true;
     try {
         uses.unmarked = !record_all(uses.events.emplace_back(streams_->make_event()));
+        return !uses.unmarked;
     } catch (const std::exception&) {  // there is no event to be had: who waits, waits for all
+        return true;
     }
 }
 
-/// Zeroes the bytes of a block that no stream uses any more, and whose release could not. The lock is free.
-void Core::wipe_late(Block& block) const noexcept {
-    memory_.source()->zero(block.data, block.asked);
-    block.uses->unwiped = false;
-    if (!main_.ordered()) return;  // the host has done it
+/// Zeroes the bytes of a block that no stream uses any more, and whose release could not. False if it cannot
+/// either. The lock is free.
+bool Core::wipe_late(Block& block) const noexcept {
+    if (!main_.ordered()) {  // the host does it
+        memory_.source()->zero(block.data, block.asked);
+        block.uses->unwiped = false;
+        return true;
+    }
     try {
+        if (streams_->capturing()) return false;
         void* const event = block.uses->events.emplace_back(streams_->make_event());
+        streams_->zero(main_.stream, block.data, block.asked);
         if (!streams_->record(event, main_.stream)) streams_->wait_for_all();
+        block.uses->unwiped = false;
+        return true;
     } catch (const std::exception&) {
-        streams_->wait_for_all();
+        return false;
     }
 }
 
@@ -188,23 +199,21 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
     }
     if (looked_at.empty()) return false;
     ++returning_;
-    bool skipped = false;
     unlocked(lock, [&] {
-        const bool beside_capture = streams_->capturing();
+        bool beside_capture = false;
         int unfinished = 0;
         for (Block* block = looked_at.first(); block != nullptr; block = Batches::after(*block)) {
             Uses& uses = *block->uses;
-            if (beside_capture && (uses.unmarked || uses.unwiped)) {
-                skipped = true;
-                continue;
+            if (uses.unmarked || uses.unwiped) {
+                beside_capture = beside_capture || streams_->capturing();
+                if (beside_capture || !mark_late(uses)) continue;
             }
-            mark_late(uses);
             const auto finished = [&] {
                 const auto done = [&](void* event) { return streams_->is_done(event); };
                 return !uses.unmarked && std::all_of(uses.events.begin(), uses.events.end(), done);
             };
             if (!wait && uses.unwiped && finished()) wipe_late(*block);
-            if (wait || finished()) {
+            if (wait || (finished() && !uses.unwiped)) {
                 wait_for_uses(*block);
             } else if (++unfinished == unfinished_looks) {
                 return;
@@ -212,7 +221,6 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
         }
     });
     --returning_;
-    if (skipped) held_back_ = true;
     bool any = false;
     while (Block* const block = looked_at.first()) {
         looked_at.remove(*block);
@@ -227,6 +235,10 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
         ++settled().blocks_out;
         to_central(*block, coarse_now());
         any = true;
+    }
+    if (any) {
+        if (held_ > options_.max_bytes) evict(held_ - options_.max_bytes, &Evictions::max_bytes);
+        enforce();
     }
     return any;
 }

@@ -406,6 +406,20 @@ TEST_F(Borders, ALimitIsOneOfParkedBytesToo) {
     EXPECT_FALSE(pool.try_acquire(4 * some).empty());
 }
 
+TEST_F(BesideACapture, LimitsHoldAfterIt) {
+    Pool pool{Memory::device()};
+    const cuda::Stream stream = make_stream();
+    Buffer buffer = pool.on(stream).acquire(6 * some);
+    begin();
+    buffer.release();
+    Limits limits = limits_of(pool.options());
+    limits.max_bytes = limits.max_idle_bytes = 4 * some;
+    pool.set_limits(limits);
+    expect_undisturbed();
+    EXPECT_FALSE(pool.acquire(some).empty());
+    EXPECT_EQ(contradictions_at_rest(pool.stats(), limits), "");
+}
+
 TEST_F(BesideACapture, APoolMayGo) {
     const std::size_t before = driver.is_stand_in() ? driver.control->bytes_in_use(0) : 0;
     const cuda::Stream stream = make_stream();

@@ -116,6 +116,15 @@ TEST_F(Pressure, IsNotPutOnOthersInVainAllTheTime) {
     EXPECT_LT(one.stats().idle_bytes.now, 8_MiB);
 }
 
+TEST_F(Pressure, IsPutOnOthersForALargeRequestAtOnce) {
+    Pool one{memory}, two{memory};
+    Buffer most = one.acquire(8_MiB);
+    const Buffer little = two.acquire(64_KiB);  // in vain
+    most.release();
+    const Buffer much = two.acquire(4_MiB);
+    EXPECT_EQ(source->used(), 8_MiB);
+}
+
 TEST_F(Pressure, IsPutOnOthersAgainAfterAPoolHasShrunk) {
     Pool one{memory}, two{memory};
     { const Buffer in_vain = one.acquire(10_MiB); }
