@@ -30,17 +30,17 @@ public:
     void add(std::shared_ptr<detail::CoreFront> pool) {
         const std::scoped_lock hold(lock_);
         pools_.push_back(std::move(pool));
-        any_ = true;
+        any_.store(true, std::memory_order_relaxed);
     }
     void add(Core& core) noexcept {
         const std::scoped_lock hold(lock_);
         waiting_.push_back(core);
-        any_ = true;
+        any_.store(true, std::memory_order_relaxed);
     }
     /// Calls visit(core) for those that wait.
     template <class Visit>
     void let_go(Visit visit) noexcept {
-        // Relaxed, as where it is set: who misses one comes again.
+        // Relaxed, as where it is set: the lists are the lock's, and who misses one comes again.
         if (!any_.load(std::memory_order_relaxed)) return;
         std::vector<std::shared_ptr<detail::CoreFront>> gone;
         Waiting waiting;
@@ -48,7 +48,7 @@ public:
             const std::scoped_lock hold(lock_);
             gone.swap(pools_);
             std::swap(waiting, waiting_);
-            any_ = false;
+            any_.store(false, std::memory_order_relaxed);
         }
         while (Core* const core = waiting.first()) {
             waiting.remove(*core);
@@ -60,7 +60,7 @@ public:
     void renew() noexcept {
         new (&lock_) std::mutex;
         waiting_ = {};
-        any_ = false;
+        any_.store(false, std::memory_order_relaxed);
     }
     static Bereaved& instance() noexcept {
         alignas(Bereaved) static std::byte place[sizeof(Bereaved)];  // never destroyed
@@ -175,7 +175,7 @@ void Core::keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& 
 /// going back waits for its end.
 bool Core::is_unused() noexcept {
     if (!retired_) return false;
-    // Of a retired pool only what a capture kept is parked; what another thread looks at is not in the list.
+    // What is parked here could not be had yet; what another thread looks at just now is not in the list.
     if (!waits_ && (!parked_.empty() || (held_back_ && has_leavers()))) {
         waits_ = true;
         ++away_;

@@ -44,11 +44,11 @@ void Core::follow(const Buffer& buffer, const StreamInfo& stream) {
         return;
     }
     const Busy busy(lane);
-    const bool callable = lane.open && !lane.stream.fleeting;
+    const bool open = lane.open;
     core.unlocked(lock, [&] {
         void* const event = order.make_event();
         try {
-            if (!core.record(event, lane.stream, callable)) throw DeviceError(captured_beside);
+            if (!core.record(event, lane.stream, open)) throw DeviceError(captured_beside);
             order.wait(stream, event);
         } catch (...) {
             order.drop_event(event);

@@ -235,18 +235,17 @@ private:
 };
 
 TEST_F(BesideACapture, ABufferOfAClosedStreamIsReleased) {
-    for (const bool after : {true, false}) {
+    for (const bool asks : {false, true}) {
         Pool pool{Memory::device(), {.max_bytes = 8 * some}};
         const cuda::Stream stream = make_stream();
         Buffer buffer = pool.on(stream).acquire(6 * some);
         begin();
         fill(stream, buffer, 1, late);
         buffer.release();
-        if (after) expect_undisturbed();
-        if (!after) {
+        if (asks) {
             EXPECT_TRUE(pool.try_acquire(6 * some).empty()) << "nobody can say who uses it";
-            expect_undisturbed();
         }
+        expect_undisturbed();
         expect_lent_after_the_work(pool);
     }
 }
@@ -308,46 +307,61 @@ private:
     std::atomic<bool> gone_{false};
 };
 
-TEST_F(BesideACapture, BytesAreNotWipedUnderTheNextOneEither) {
-    Pool pool{Memory::device(), {.max_bytes = 8 * some, .wipe_on_release = true}};
-    const cuda::Stream stream = make_stream(), other = make_stream();
-    StreamPool ordered = pool.on(other);
-    Buffer buffer = pool.on(stream).acquire(6 * some);
+/// Bytes released beside a capture that has ended since, and that a stream still uses.
+class WipedLate : public BesideACapture {
+protected:
+    void release_in_use() {
+        pool.emplace(Memory::device(), PoolOptions{.max_bytes = 8 * some, .wipe_on_release = true});
+        stream = make_stream();
+        other = make_stream();
+        ordered.emplace(pool->on(other));
+        Buffer buffer = pool->on(stream).acquire(6 * some);
+        begin();
+        fill(stream, buffer, 7);
+        work.emplace(driver, stream);
+        buffer.release();
+        expect_undisturbed();
+        small = ordered->acquire(some);  // the pool looks: not done
+    }
+    void end_work() {
+        work->let_go();
+        ASSERT_EQ(driver.stream_synchronize(stream), 0);
+    }
+    void TearDown() override {
+        work.reset();
+        small.release();
+        ordered.reset();
+        pool.reset();
+        BesideACapture::TearDown();
+    }
+
+    cuda::Stream stream = nullptr, other = nullptr;
+    std::optional<Pool> pool;
+    std::optional<StreamPool> ordered;
+    std::optional<Held> work;
+    Buffer small;
+};
+
+TEST_F(WipedLate, NotUnderTheNextCaptureEither) {
+    release_in_use();
     begin();
-    fill(stream, buffer, 7);
-    Held work(driver, stream);
-    buffer.release();
+    end_work();
+    EXPECT_TRUE(ordered->try_acquire(6 * some).empty()) << "it cannot be wiped now";
     expect_undisturbed();
-    const Buffer small = ordered.acquire(some);  // the pool looks: not done
-    begin();
-    work.let_go();
-    ASSERT_EQ(driver.stream_synchronize(stream), 0);
-    EXPECT_TRUE(ordered.try_acquire(6 * some).empty()) << "it cannot be wiped now";
-    expect_undisturbed();
-    EXPECT_THAT(read(ordered.acquire(6 * some)), testing::Each(0));
+    EXPECT_THAT(read(ordered->acquire(6 * some)), testing::Each(0));
 }
 
-TEST_F(BesideACapture, WhatIsWipedLateIsLentAfterTheWiping) {
-    Pool pool{Memory::device(), {.max_bytes = 8 * some, .wipe_on_release = true}};
-    const cuda::Stream stream = make_stream(), other = make_stream();
-    StreamPool ordered = pool.on(other);
-    Buffer buffer = pool.on(stream).acquire(6 * some);
-    begin();
-    fill(stream, buffer, 7);
-    Held work(driver, stream);
-    buffer.release();
-    expect_undisturbed();
-    const Buffer small = ordered.acquire(some);
+TEST_F(WipedLate, AreLentAfterTheWiping) {
+    release_in_use();
     constexpr unsigned blocking = 0;
     const cuda::Stream before = make_stream(blocking);  // the default stream waits for it
     Held busy(driver, before);
-    work.let_go();
-    ASSERT_EQ(driver.stream_synchronize(stream), 0);
+    end_work();
     std::thread later([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         busy.let_go();
     });
-    const Buffer again = ordered.acquire(6 * some);
+    const Buffer again = ordered->acquire(6 * some);
     fill(other, again, 2);
     check(other, again, 2, late);
     later.join();

@@ -118,7 +118,7 @@ private:
 struct alignas(128) Magazine {
     Count taken, given;               // Loads, of all blocks ever
     Count asked, returned;            // bytes that users asked for, and gave back
-    const CoreFront* home = nullptr;  // whose requests it serves, and
+    const CoreFront* home = nullptr;  // whose requests it serves
     Count hand_bytes;            // what the block in the hand serves, while it is there; else 0
     BlockFront* hand = nullptr;  // there, or lent from there
     std::size_t hand_rack = 0;   // where it belongs
