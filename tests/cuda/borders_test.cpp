@@ -356,11 +356,11 @@ TEST_F(WipedLate, AreLentAfterTheWiping) {
     constexpr unsigned blocking = 0;
     const cuda::Stream before = make_stream(blocking);  // the default stream waits for it
     Held busy(driver, before);
-    end_work();
-    std::thread later([&] {
+    std::thread later([&] {  // from here on: a sanitizer may have streams wait for each other
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         busy.let_go();
     });
+    end_work();
     const Buffer again = ordered->acquire(6 * some);
     fill(other, again, 2);
     check(other, again, 2, late);

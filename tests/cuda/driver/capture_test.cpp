@@ -61,7 +61,8 @@ TEST_F(Captures, TakeInStreamsThatWaitForThem) {
     Graph graph = nullptr, instance = nullptr;
     ASSERT_EQ(driver.end_capture(first, &graph), 0);
     EXPECT_EQ(status_of(second), 0);
-    EXPECT_EQ(driver.query_event(join), 907) << "an event of a capture never happens";
+    EXPECT_EQ(driver.query_event(join), 1) << "an event of a capture never happens";
+    EXPECT_EQ(driver.stream_wait(second, join, 0), 1);
 
     ASSERT_EQ(driver.instantiate(&instance, graph, 0), 0);
     launch_and_wait(instance, first);
@@ -98,24 +99,71 @@ TEST_F(Captures, CannotWaitForWorkOutside) {
     driver.destroy_event(event);
 }
 
-TEST_F(Captures, AnswerNoQuestionsAboutTheStream) {
+TEST_F(Captures, DoNotTellTheNumberOfTheStream) {
     const cuda::Stream stream = make_stream();
     ASSERT_EQ(driver.begin_capture(stream, capture_relaxed), 0);
-    unsigned long long id = 0;
     Context of = nullptr;
-    EXPECT_NE(driver.stream_id(stream, &id), 0);
-    EXPECT_NE(driver.stream_context(stream, &of), 0);
-    Graph graph = nullptr;
-    driver.end_capture(stream, &graph);
-    if (graph != nullptr) driver.destroy_graph(graph);
+    EXPECT_EQ(driver.stream_context(stream, &of), 0);
+    EXPECT_EQ(of, context);
+    EXPECT_EQ(status_of(stream), 1);
+    unsigned long long id = 0;
+    EXPECT_EQ(driver.stream_id(stream, &id), 900);
+    expect_invalidated(stream);
     EXPECT_EQ(driver.stream_id(stream, &id), 0);
 }
 
-TEST_F(Captures, CannotBeWaitedForByTheHost) {
-    const cuda::Stream stream = make_stream();
-    ASSERT_EQ(driver.begin_capture(stream, capture_relaxed), 0);
-    EXPECT_EQ(driver.stream_synchronize(stream), 900);
-    expect_invalidated(stream);
+TEST_F(Captures, CannotBeWaitedFor) {
+    const Event event = make_event(), of_all = make_event();
+    for (const unsigned blocking : {0u, non_blocking}) {
+        const cuda::Stream stream = make_stream(blocking);
+        const auto expect_disturbed_by = [&](auto call, Result result) {
+            ASSERT_EQ(driver.begin_capture(stream, capture_relaxed), 0);
+            EXPECT_EQ(driver.record_event(event, stream), 0);
+            std::thread([&] {
+                driver.push_context(context);
+                int mode = capture_relaxed;
+                EXPECT_EQ(driver.exchange_capture_mode(&mode), 0);
+                EXPECT_EQ(call(), result);
+                Context popped = nullptr;
+                driver.pop_context(&popped);
+            }).join();
+            expect_invalidated(stream);
+        };
+        expect_disturbed_by([&] { return driver.stream_synchronize(stream); }, 900);
+        expect_disturbed_by([&] { return driver.query_event(event); }, 907);
+        expect_disturbed_by([&] { return driver.synchronize(); }, 900);
+        if (driver.record_context == nullptr) continue;
+        expect_disturbed_by([&] { return driver.record_context(context, of_all); }, 900);
+    }
+    driver.destroy_event(event);
+    driver.destroy_event(of_all);
+}
+
+TEST_F(Captures, AreOverForStreamsThatOnlyJoined) {
+    const cuda::Stream joined = make_stream();
+    const Event event = make_event();
+    for (const bool destroys : {false, true}) {
+        for (const bool has_work : {false, true}) {
+            const cuda::Stream stream = make_stream();
+            Steps steps;
+            ASSERT_EQ(driver.begin_capture(stream, capture_relaxed), 0);
+            if (has_work) steps.add(driver, stream);
+            ASSERT_EQ(driver.record_event(event, stream), 0);
+            ASSERT_EQ(driver.stream_wait(joined, event, 0), 0);
+            EXPECT_EQ(status_of(joined), 1);
+            steps.add(driver, stream);
+            EXPECT_EQ(status_of(joined), 1);
+            if (destroys) {
+                destroy(stream);
+            } else {
+                Graph graph = nullptr;
+                EXPECT_EQ(driver.end_capture(stream, &graph), 0);
+                EXPECT_EQ(driver.destroy_graph(graph), 0);
+            }
+            EXPECT_EQ(status_of(joined), 0);
+        }
+    }
+    driver.destroy_event(event);
 }
 
 TEST_F(Captures, AreDisturbedByTheLegacyStreamIfTheyBlock) {

@@ -81,7 +81,8 @@ private:
     std::atomic<bool>& open_;
 };
 
-/// Counts how often work on a stream came by.
+/// Counts how often work on a stream came by. Behind a closed Gate it waits, on any stream: drivers may have
+/// one thread for all host functions.
 class Steps {
 public:
     void add(const Library& driver, cuda::Stream stream) {
@@ -93,6 +94,37 @@ public:
 
 private:
     std::atomic<int> count_{0};
+};
+
+/// Counts work that came by, each piece once, also beside a closed Gate: without host functions.
+class Marks {
+public:
+    explicit Marks(const Library& driver) : driver_(driver) {
+        EXPECT_EQ(driver_.allocate_managed(&data_, most, attach_global), 0);
+        EXPECT_EQ(driver_.set_async(data_, 0, most, nullptr), 0);
+        EXPECT_EQ(driver_.stream_synchronize(nullptr), 0);
+    }
+    Marks(const Marks&) = delete;
+    Marks& operator=(const Marks&) = delete;
+    ~Marks() { EXPECT_EQ(driver_.free(data_), 0); }
+
+    void add(cuda::Stream stream) {
+        EXPECT_LT(used_, most);
+        EXPECT_EQ(driver_.set_async(data_ + used_++, 1, 1, stream), 0);
+    }
+    [[nodiscard]] int count() const {
+        int set = 0;
+        for (std::size_t i = 0; i < used_; ++i) {
+            set += std::atomic_ref(*reinterpret_cast<unsigned char*>(data_ + i)).load();
+        }
+        return set;
+    }
+
+private:
+    static constexpr std::size_t most = 16;
+    const Library& driver_;
+    Address data_ = 0;
+    std::size_t used_ = 0;
 };
 
 }  // namespace cistern::test

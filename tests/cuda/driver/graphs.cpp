@@ -89,6 +89,13 @@ void drop(UserObjectState& object, unsigned long count) {
 
 void invalidate(Capture& capture) { capture.valid = false; }
 
+void abandon(Capture& capture) {
+    const std::shared_ptr<Capture> kept = capture.origin->capture;  // its streams forget it
+    forget(capture);
+    capture.graph = nullptr;
+    order().graphs.erase(capture.handle);
+}
+
 bool disturbs_a_capture() {
     if (thread_mode == relaxed) return false;
     const std::scoped_lock hold(order().lock);

@@ -143,6 +143,8 @@ std::shared_ptr<Queue> queue_of(Stream stream);
 /// All of a context's streams that may have work.
 std::vector<std::shared_ptr<Queue>> queues_of(Context context);
 void invalidate(Capture& capture);
+/// Ends one without a graph.
+void abandon(Capture& capture);
 /// Adds work to a stream, or to the graph it is captured into; then `done` stays as it is.
 Result launch(Queue& queue, std::function<void()> run, Ticket* done = nullptr,
               std::vector<Ticket> after = {});

@@ -39,11 +39,11 @@ TEST_F(Streams, RunTheirOwnWorkInOrder) {
 
 TEST_F(Streams, DoNotWaitForEachOther) {
     const cuda::Stream held_up = make_stream(), other = make_stream();
+    Marks steps(driver);
     Gate gate;
-    Steps steps;
     gate.close(driver, held_up);
-    steps.add(driver, held_up);
-    steps.add(driver, other);
+    steps.add(held_up);
+    steps.add(other);
 
     ASSERT_EQ(driver.stream_synchronize(other), 0);
     EXPECT_EQ(steps.count(), 1);
@@ -99,12 +99,12 @@ TEST_F(Streams, AnEventOfTheContextWaitsForAllOfThem) {
 
 TEST_F(Streams, TheLegacyOneWaitsForBlockingOnesAndTheyForIt) {
     const cuda::Stream blocking = make_stream(0), free = make_stream(non_blocking);
+    Marks legacy(driver), later(driver), beside(driver);
     Gate gate;
-    Steps legacy, later, beside;
     gate.close(driver, blocking);
-    legacy.add(driver, nullptr);
-    later.add(driver, make_stream(0));
-    beside.add(driver, free);
+    legacy.add(nullptr);
+    later.add(make_stream(0));
+    beside.add(free);
 
     ASSERT_EQ(driver.stream_synchronize(free), 0);
     EXPECT_EQ(beside.count(), 1);
@@ -140,12 +140,12 @@ TEST_F(Streams, HaveNumbersOfTheirOwn) {
 }
 
 TEST_F(Streams, OfThreadsAreApart) {
+    Marks steps(driver);
     Gate gate;
     gate.close(driver, handle_of_per_thread());
-    Steps steps;
     std::thread([&] {
         driver.push_context(context);
-        steps.add(driver, handle_of_per_thread());
+        steps.add(handle_of_per_thread());
         EXPECT_EQ(driver.stream_synchronize(handle_of_per_thread()), 0);
         Context popped = nullptr;
         driver.pop_context(&popped);

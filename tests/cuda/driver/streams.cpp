@@ -109,7 +109,7 @@ Result record(EventState& event, Queue& queue) {
 
 /// The stream joins the event's capture, if it is in none.
 Result wait_captured(Queue& queue, const EventState& event) {
-    if (event.capture->ended) return captured_event;
+    if (event.capture->ended) return invalid_value;
     if (!event.capture->valid) return capture_invalidated;
     if (queue.legacy) {
         invalidate(*event.capture);
@@ -131,6 +131,17 @@ Result wait_captured(Queue& queue, const EventState& event) {
     return success;
 }
 
+/// Invalidates all captures of a context; returns whether there were any.
+bool end_captures_of(Context context) {
+    bool any = false;
+    for (const auto& queue : queues_of(context)) {
+        if (queue->capture == nullptr) continue;
+        invalidate(*queue->capture);
+        any = true;
+    }
+    return any;
+}
+
 /// Finds an event; null for one that does not exist.
 EventState* find(Event event) {
     const auto found = order().events.find(event);
@@ -142,7 +153,11 @@ Result tickets_of(Event event, std::vector<Ticket>& tickets) {
     const std::scoped_lock hold(order().lock);
     const EventState* const state = find(event);
     if (state == nullptr) return invalid_handle;
-    if (state->capture != nullptr) return captured_event;
+    if (state->capture != nullptr) {  // an event of a capture never happens
+        if (state->capture->ended) return invalid_value;
+        invalidate(*state->capture);
+        return captured_event;
+    }
     tickets = state->tickets;
     return success;
 }
@@ -267,7 +282,10 @@ STAND_IN_EXPORT Result cuStreamDestroy_v2(Stream stream) {
         if (is_legacy(stream) || is_per_thread(stream)) return Result{invalid_value};
         const std::scoped_lock hold(order().lock);
         const auto queue = queue_of(stream);
-        if (queue->capture != nullptr) invalidate(*queue->capture);
+        if (queue->capture != nullptr) {
+            invalidate(*queue->capture);
+            if (queue->capture->origin == queue) abandon(*queue->capture);
+        }
         queue->retire();
         order().streams.erase(stream);
         order().free_handles.push_back(stream);
@@ -280,7 +298,10 @@ STAND_IN_EXPORT Result cuStreamGetId(Stream stream, unsigned long long* id) {
     return call("cuStreamGetId", context, [&] {
         const std::scoped_lock hold(order().lock);
         const auto queue = queue_of(stream);
-        if (queue->capture != nullptr) return Result{capture_unsupported};
+        if (queue->capture != nullptr) {
+            invalidate(*queue->capture);
+            return Result{capture_unsupported};
+        }
         *id = queue->id;
         return success;
     });
@@ -290,7 +311,6 @@ STAND_IN_EXPORT Result cuStreamGetCtx(Stream stream, Context* of_stream) {
     return call("cuStreamGetCtx", context, [&] {
         const std::scoped_lock hold(order().lock);
         const auto queue = queue_of(stream);
-        if (queue->capture != nullptr) return Result{capture_unsupported};
         *of_stream = queue->context;
         return success;
     });
@@ -317,7 +337,11 @@ STAND_IN_EXPORT Result cuStreamSynchronize(Stream stream) {
 }
 
 STAND_IN_EXPORT Result cuCtxSynchronize() {
-    return call("cuCtxSynchronize", context | no_capture, [&] {
+    return call("cuCtxSynchronize", context, [&] {
+        {
+            const std::scoped_lock hold(order().lock);
+            if (end_captures_of(current_context())) return Result{capture_unsupported};
+        }
         wait_for(current_context());
         return is_poisoned() ? Result{illegal_address} : success;
     });
@@ -365,12 +389,9 @@ STAND_IN_EXPORT Result cuCtxRecordEvent(Context of, Event event) {
         EventState* const state = find(event);
         if (of == nullptr) of = current_context();
         if (state == nullptr || state->context != of) return Result{invalid_handle};
+        if (end_captures_of(of)) return Result{capture_unsupported};
         std::vector<Ticket> tickets;
         for (const auto& queue : queues_of(of)) {
-            if (queue->capture != nullptr) {
-                invalidate(*queue->capture);
-                return Result{capture_unsupported};
-            }
             if (queue->last != nullptr) tickets.push_back(queue->last);
         }
         state->tickets = std::move(tickets);
