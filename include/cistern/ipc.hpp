@@ -73,8 +73,8 @@ struct SharedBuffer {
 void send(const SharedBuffer& shared, int socket);
 [[nodiscard]] SharedBuffer receive(int socket);
 
-/// Shared bytes, mapped into this process. Its end waits for the device's work, which it cannot while a stream
-/// is being captured, and unmaps them. Move-only.
+/// Shared bytes, mapped into this process. Its end waits for the device's work and unmaps them; while a stream is being
+/// captured nobody can, so then the next ImportedBuffer's beginning or end does it. Move-only.
 class ImportedBuffer {
 public:
     ImportedBuffer() noexcept;

@@ -173,10 +173,15 @@ bool deallocate_on(void* data, void* stream) noexcept {
     if (order == nullptr) return true;
     // Each thread's default stream has the same handle.
     if (!cuda::is_per_thread(stream) && Core::lent_on(buffer, stream)) return true;
+    StreamInfo user{.fleeting = true};  // some stream
     try {
-        Core::mark_used(buffer, fleeting(buffer.memory(), stream));
-    } catch (const std::exception&) {  // then for everything
-        order->wait_for_all();
+        user = fleeting(buffer.memory(), stream);
+    } catch (const Error&) {  // its capture has failed
+    }
+    try {
+        Core::mark_used(buffer, user);
+    } catch (const std::bad_alloc&) {
+        (void)order->wait_for_all();
     }
     return true;
 }

@@ -24,7 +24,8 @@ using UserObject = struct UserObjectTag*;
 using Uuid = std::array<unsigned char, 16>;
 
 inline constexpr Result success = 0, error_out_of_memory = 2, error_deinitialized = 4,
-                        error_not_ready = 600, error_capture_implicit = 906;
+                        error_not_ready = 600, error_capture_unsupported = 900,
+                        error_capture_implicit = 906;
 
 // The default streams have fixed handles; null is the legacy one too.
 inline Stream legacy_stream() noexcept { return nullptr; }
@@ -58,7 +59,8 @@ struct AccessDescription {
 inline constexpr int attribute_virtual_memory = 102, attribute_file_descriptors = 103,
                      attribute_managed_memory = 83, attribute_concurrent_managed_access = 89;
 inline constexpr int handle_is_file = 1;  // a POSIX file descriptor
-inline constexpr unsigned event_without_timing = 2, attach_global = 1, register_portable = 1;
+inline constexpr unsigned event_without_timing = 2, attach_global = 1, register_portable = 1,
+                          stream_non_blocking = 1;
 
 // name in Driver, the driver's symbol, parameters
 #define CISTERN_CUDA_FUNCTIONS(X)                                                                 \
@@ -105,6 +107,7 @@ inline constexpr unsigned event_without_timing = 2, attach_global = 1, register_
     X(copy_async, cuMemcpyAsync, (Address to, Address from, std::size_t bytes, Stream stream))    \
     X(set_async, cuMemsetD8Async,                                                                 \
       (Address data, unsigned char value, std::size_t bytes, Stream stream))                      \
+    X(create_stream, cuStreamCreate, (Stream * stream, unsigned flags))                           \
     X(stream_id, cuStreamGetId, (Stream stream, unsigned long long* id))                          \
     X(stream_context, cuStreamGetCtx, (Stream stream, Context * context))                         \
     X(stream_synchronize, cuStreamSynchronize, (Stream stream))                                   \

@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "cistern/error.hpp"
-#include "memory/cuda_driver.hpp"
+#include "memory/cuda_captures.hpp"
 #include "memory/shareable.hpp"
 
 namespace cistern {
@@ -62,13 +64,17 @@ struct ImportedBuffer::Mapping {
         if (range == 0) return;
         const Entered entered(device);
         const cuda::Driver& driver = device.driver();
-        if (ready) driver.synchronize();
         Address at = range;
         for (const std::size_t part : parts) {
             driver.unmap(at, part);
             at += part;
         }
         driver.unreserve(range, bytes);
+    }
+
+    /// Waits until no stream uses it. False if a capture keeps that from being said.
+    [[nodiscard]] bool wait() const noexcept {
+        return !ready || cuda::Captures::of(device).wait_for_all();
     }
 
     void map(const SharedBuffer& shared) {
@@ -100,15 +106,45 @@ struct ImportedBuffer::Mapping {
     std::size_t bytes = 0, size;
     std::vector<std::size_t> parts;
     bool ready = false;  // somebody may use it
+
+    /// Ends the mapping, if need be with the next one, and those that had to wait.
+    static void end(std::unique_ptr<Mapping> mapping) noexcept {
+        static std::mutex lock;
+        static Mapping* waiting = nullptr;
+        const auto keep = [&](std::unique_ptr<Mapping> one) {
+            const std::scoped_lock hold(lock);
+            one->next = waiting;
+            waiting = one.release();
+        };
+        if (mapping != nullptr) keep(std::move(mapping));
+        Mapping* all = nullptr;
+        {
+            const std::scoped_lock hold(lock);
+            all = std::exchange(waiting, nullptr);
+        }
+        while (all != nullptr) {
+            std::unique_ptr<Mapping> one(std::exchange(all, all->next));
+            if (!one->wait()) keep(std::move(one));
+        }
+    }
+
+private:
+    Mapping* next = nullptr;  // that waits too
 };
 
 ImportedBuffer::ImportedBuffer() noexcept = default;
 ImportedBuffer::ImportedBuffer(ImportedBuffer&&) noexcept = default;
-ImportedBuffer& ImportedBuffer::operator=(ImportedBuffer&&) noexcept = default;
-ImportedBuffer::~ImportedBuffer() = default;
+ImportedBuffer& ImportedBuffer::operator=(ImportedBuffer&& other) noexcept {
+    if (this != &other) Mapping::end(std::exchange(mapping_, std::move(other.mapping_)));
+    return *this;
+}
+ImportedBuffer::~ImportedBuffer() {
+    if (mapping_ != nullptr) Mapping::end(std::move(mapping_));
+}
 
 ImportedBuffer::ImportedBuffer(const SharedBuffer& shared) {
     check_shared(shared);
+    Mapping::end(nullptr);
     auto mapping = std::make_unique<Mapping>(shared);
     mapping->map(shared);
     mapping_ = std::move(mapping);

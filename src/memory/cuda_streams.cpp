@@ -10,29 +10,11 @@ Stream stream_of(const StreamInfo& info) noexcept { return static_cast<Stream>(i
 Event event_of(void* event) noexcept { return static_cast<Event>(event); }
 Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
 
-struct Capture {
-    int status = 0;
-    unsigned long long id = 0;
-    Graph graph = nullptr;
-};
-
-Result ask(const Driver& driver, void* stream, Capture& capture) noexcept {
-    const void* nodes = nullptr;
-    std::size_t count = 0;
-    return driver.capture_info(static_cast<Stream>(stream), &capture.status, &capture.id,
-                               &capture.graph, &nodes, &count);
-}
-
-/// Whether work on the legacy stream would end a capture: that of a stream which it waits for. Asking does not.
-bool would_end_a_capture(const Driver& driver) noexcept {
-    Capture none;
-    return ask(driver, legacy_stream(), none) == error_capture_implicit;
-}
-
 /// The legacy stream is never captured itself.
 Capture capture_of(const Driver& driver, void* stream) noexcept {
     Capture capture;
-    const bool answered = !is_legacy(stream) && ask(driver, stream, capture) == success;
+    const bool answered =
+        !is_legacy(stream) && ask(driver, static_cast<Stream>(stream), capture) == success;
     return answered ? capture : Capture{};
 }
 
@@ -50,6 +32,7 @@ StreamInfo Streams::look_at(void* stream) const {
         info.id = reinterpret_cast<std::uintptr_t>(stream);
         info.capture = capture.id;
         info.graph = capture.graph;
+        captures_.watch(static_cast<Stream>(stream), capture.id);
         return info;
     }
     if (!is_legacy(stream) && !is_per_thread(stream)) {
@@ -80,27 +63,27 @@ void Streams::drop_event(void* event) const noexcept {
 
 bool Streams::record(void* event, const StreamInfo& stream) const {
     const Entered entered(device_);
-    if (is_legacy(stream.handle) ? would_end_a_capture(driver())
-                                 : capture_of(driver(), stream.handle).status != 0) {
+    if (is_legacy(stream.handle)) {
+        if (captures_.blocking()) return false;
+    } else if (const Capture capture = capture_of(driver(), stream.handle); capture.status != 0) {
+        captures_.watch(stream_of(stream), capture.id);
         return false;
     }
     check("cannot mark a stream's work", driver().record_event(event_of(event), stream_of(stream)));
     return true;
 }
 
-bool Streams::capturing() const noexcept {
+bool Streams::record_all(void* event) const {
     const Entered entered(device_);
-    return would_end_a_capture(driver());
-}
-
-void Streams::record_all(void* event) const {
-    const Entered entered(device_);
-    if (driver().record_context != nullptr &&
-        driver().record_context(device_.context(), event_of(event)) == success) {
-        return;
+    if (captures_.any()) return false;
+    if (driver().record_context != nullptr) {
+        const Result result = driver().record_context(device_.context(), event_of(event));
+        if (result == success) return true;
+        if (result == error_capture_unsupported) return false;  // one that nobody knew of
     }
-    check("the device failed", driver().synchronize());
+    if (!captures_.wait_for_all()) return false;
     check("cannot mark a stream's work", driver().record_event(event_of(event), legacy_stream()));
+    return true;
 }
 
 void Streams::wait(const StreamInfo& stream, void* event) const {
@@ -111,18 +94,13 @@ void Streams::wait(const StreamInfo& stream, void* event) const {
 bool Streams::is_done(void* event) const noexcept {
     const Entered entered(device_);
     const Result result = driver().query_event(event_of(event));
-    if (result != success && result != error_not_ready) driver().synchronize();  // cannot tell
-    return result != error_not_ready;
+    if (result == success || result == error_not_ready) return result == success;
+    return captures_.wait_for_all();  // it cannot tell
 }
 
 void Streams::wait_on_host(void* event) const noexcept {
     const Entered entered(device_);
-    if (driver().synchronize_event(event_of(event)) != success) driver().synchronize();
-}
-
-void Streams::wait_for_all() const noexcept {
-    const Entered entered(device_);
-    driver().synchronize();
+    if (driver().synchronize_event(event_of(event)) != success) (void)captures_.wait_for_all();
 }
 
 void Streams::tell_when_gone(void* graph, void* object, void (*gone)(void*)) const {

@@ -1,25 +1,27 @@
 #pragma once
 // The order of CUDA streams on one device.
 
-#include "memory/cuda_driver.hpp"
+#include "memory/cuda_captures.hpp"
 #include "memory/stream_order.hpp"
 
 namespace cistern::cuda {
 
 class Streams : public StreamOrder {
 public:
-    explicit Streams(const DeviceContext& device) noexcept : device_(device) {}
+    explicit Streams(const DeviceContext& device)
+        : device_(device), captures_(Captures::of(device)) {}
 
     [[nodiscard]] StreamInfo look_at(void* stream) const override;
     [[nodiscard]] void* make_event() const override;
     void drop_event(void* event) const noexcept override;
     bool record(void* event, const StreamInfo& stream) const override;
-    [[nodiscard]] bool capturing() const noexcept override;
-    void record_all(void* event) const override;
+    [[nodiscard]] bool may_use_default() const noexcept override { return !captures_.blocking(); }
+    [[nodiscard]] bool may_mark_all() const noexcept override { return !captures_.any(); }
+    bool record_all(void* event) const override;
     void wait(const StreamInfo& stream, void* event) const override;
     [[nodiscard]] bool is_done(void* event) const noexcept override;
     void wait_on_host(void* event) const noexcept override;
-    void wait_for_all() const noexcept override;
+    bool wait_for_all() const noexcept override { return captures_.wait_for_all(); }
     void tell_when_gone(void* graph, void* object, void (*gone)(void*)) const override;
     void zero(const StreamInfo& stream, void* data, std::size_t bytes) const override;
     void copy(const StreamInfo& stream, void* to, const void* from,
@@ -31,6 +33,7 @@ protected:
 
 private:
     const DeviceContext& device_;
+    Captures& captures_;
 };
 
 }  // namespace cistern::cuda

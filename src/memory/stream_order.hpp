@@ -23,7 +23,8 @@ public:
     StreamOrder(const StreamOrder&) = delete;
     StreamOrder& operator=(const StreamOrder&) = delete;
 
-    /// Throws InvalidArgument for a stream of another device, DeviceError if the driver fails.
+    /// Throws InvalidArgument for a stream of another device, DeviceError if the driver fails. If the stream is being
+    /// captured, that is remembered: see may_mark_all().
     [[nodiscard]] virtual StreamInfo look_at(void* stream) const = 0;
     /// Whether the host uses the bytes as soon as it has them, in no stream's order.
     [[nodiscard]] virtual bool host_uses() const noexcept = 0;
@@ -37,17 +38,22 @@ public:
     /// Marks the work that the stream has been given so far. False, doing nothing, if it is being
     /// captured.
     virtual bool record(void* event, const StreamInfo& stream) const = 0;
-    /// Whether a capture goes on that marking the default stream's work would end.
-    [[nodiscard]] virtual bool capturing() const noexcept = 0;
-    /// Marks all work that the device has been given so far, whatever became of its streams.
-    virtual void record_all(void* event) const = 0;
+    /// False while a blocking stream is captured: giving the default stream work would end that.
+    [[nodiscard]] virtual bool may_use_default() const noexcept = 0;
+    /// False also while another is captured that was looked at: to mark or to wait for all work would end that.
+    /// Of captures that were not, nobody can tell before they are ended so.
+    [[nodiscard]] virtual bool may_mark_all() const noexcept = 0;
+    /// Marks all work that the device has been given so far, whatever became of its streams. False, and nothing
+    /// marked, while a stream is being captured.
+    virtual bool record_all(void* event) const = 0;
     /// Has what the stream is given from now on wait for the event.
     virtual void wait(const StreamInfo& stream, void* event) const = 0;
     [[nodiscard]] virtual bool is_done(void* event) const noexcept = 0;
     /// Waits on the host. After a failure of the device there is nothing to wait for.
     virtual void wait_on_host(void* event) const noexcept = 0;
-    /// Waits on the host for all work of the device: where an event cannot be had.
-    virtual void wait_for_all() const noexcept = 0;
+    /// Waits on the host for all work of the device: where an event cannot be had. False, without waiting, while a
+    /// stream is being captured. After a failure of the device there is nothing to wait for.
+    virtual bool wait_for_all() const noexcept = 0;
 
     /// Calls gone(object) once the graph and all that was made of it are gone.
     virtual void tell_when_gone(void* graph, void* object, void (*gone)(void*)) const = 0;

@@ -61,7 +61,7 @@ struct Lane : detail::CoreFront, Holes {
     void* event = nullptr;  // null: bytes of this lane are in nobody's use
     bool open = false;      // somebody may still give the stream work, and vouches that it exists
     std::uint32_t closing = 0;  // threads whose event does not say yet what the stream was given
-    bool unmarked = false;      // closed while a capture kept the event from saying it
+    bool unmarked = false;      // closed, and the event does not say all that used its bytes
     bool parks = false;         // the host is next: its blocks wait until the stream is done
     std::uint32_t handles = 0;
     std::uint32_t busy = 0;     // threads that use event or stream with the lock free
@@ -86,9 +86,9 @@ private:
 inline Lane& lane_of(detail::CoreFront& front) noexcept { return static_cast<Lane&>(front); }
 inline Lane& lane_of(const Block& block) noexcept { return static_cast<Lane&>(*block.holes); }
 
-/// What cannot be done while a blocking stream is captured.
+/// What cannot be done meanwhile.
 inline constexpr const char* captured_beside =
-    "a stream that nobody vouches for cannot be waited for while a blocking stream is captured";
+    "a stream that nobody vouches for cannot be waited for while another is captured";
 
 /// Streams that work with a lent block besides its own, and once it is released, the events to wait for.
 struct Uses {
@@ -314,7 +314,7 @@ private:
     bool bring(Lane& to, Block& block, Lock& lock);
     Block* take_from_others(Lane& lane, std::size_t size, Lock& lock);
     bool gather(Lane& lane, Lock& lock);
-    void wait_on_host(Lane& lane, Lock& lock) noexcept;
+    bool wait_on_host(Lane& lane, Lock& lock) noexcept;
     Arena::Taken map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
                           Lock& lock);
     [[nodiscard]] std::uint64_t room_for_leftovers() const noexcept;

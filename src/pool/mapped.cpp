@@ -80,7 +80,7 @@ void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
     if (held_ + size <= held_peak_ || lane.captured()) return;  // waiting would end a capture
     earn_moves();
     if (!moves_.covers(acquires_per_recycling)) return;
-    if (unlocked(lock, [&] { return streams_->capturing(); })) return;
+    if (!unlocked(lock, [&] { return streams_->may_mark_all(); })) return;
     const std::size_t some = std::min<std::size_t>(held_ / 16, size > held_ ? 0 : 4 * size);
     const std::size_t gone = arena_->drop_segments(std::max(size, some));
     if (gone == 0) return;
@@ -91,17 +91,16 @@ void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
     store_.reserve(4);
 }
 
-/// Gives what was let go back to the driver, once no stream uses it any more. While a capture goes on that waiting
-/// would end, it stays for the next time.
+/// Gives what was let go back to the driver, once no stream uses it any more. What a capture keeps from being waited
+/// for stays for the next time.
 void Core::see_off(Lock& lock) noexcept {
     if (!has_leavers()) return;
+    Wholes stay;
     for (;;) {
-        held_back_ = unlocked(lock, [&] { return streams_->capturing(); });
-        if (held_back_) return;
         Block* const first = !farewells_.empty() ? farewells_.first()
                              : arena_            ? arena_->leaving().first()
                                                  : nullptr;
-        if (first == nullptr) return;
+        if (first == nullptr) break;
         Lane& lane = lane_of(*first);
         Wholes going;
         const auto pick = [&](auto& list) {
@@ -115,15 +114,22 @@ void Core::see_off(Lock& lock) noexcept {
         };
         pick(farewells_);
         if (arena_) pick(arena_->leaving());
-        wait_on_host(lane, lock);
-        for (Block* block = going.first(); block != nullptr; block = Wholes::after(*block)) {
+        const bool waited = wait_on_host(lane, lock);
+        for (Block* block = going.first(); waited && block != nullptr;
+             block = Wholes::after(*block)) {
             block->holes = &settled();
         }
         while (Block* const block = going.first()) {
             going.remove(*block);
-            if (block->uses != nullptr) {
+            bool unused = waited;
+            if (waited && block->uses != nullptr) {
                 block->uses->unwiped = false;  // nobody will read them
-                unlocked(lock, [&] { wait_for_uses(*block); });
+                unused = unlocked(lock, [&] { return wait_for_uses(*block); });
+            }
+            if (!unused) {
+                ++lane_of(*block).busy;  // it stays too
+                stay.push_back(*block);
+                continue;
             }
             if (!block->in_arena) {
                 const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);
@@ -149,6 +155,12 @@ void Core::see_off(Lock& lock) noexcept {
                 arena_->unmapped(*part);
             }
         }
+    }
+    held_back_ = !stay.empty();
+    while (Block* const block = stay.first()) {
+        stay.remove(*block);
+        --lane_of(*block).busy;
+        (block->in_arena ? arena_->leaving() : farewells_).push_back(*block);
     }
 }
 

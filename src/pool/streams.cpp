@@ -246,16 +246,14 @@ Block* Core::take_set_aside(Lane& lane, std::size_t size, std::size_t type) noex
     return nullptr;
 }
 
-/// Marks all that the device has been given; where that fails, waits for it. False, doing nothing, while a
+/// Marks all that the device has been given; where that fails, waits for it. False, doing neither, while a
 /// capture goes on that it would end. The lock is free.
 bool Core::record_all(void* event) const noexcept {
-    if (streams_->capturing()) return false;
     try {
-        streams_->record_all(event);
+        return streams_->record_all(event);
     } catch (const DeviceError&) {
-        streams_->wait_for_all();
+        return streams_->wait_for_all();
     }
-    return true;
 }
 
 /// Marks what a stream has been given, or all if it must not be called. The same.
@@ -263,8 +261,7 @@ bool Core::record(void* event, const StreamInfo& stream, bool callable) const no
     try {
         if (callable && !stream.fleeting && streams_->record(event, stream)) return true;
     } catch (const DeviceError&) {
-        streams_->wait_for_all();
-        return true;
+        return streams_->wait_for_all();
     }
     return record_all(event);
 }
@@ -451,17 +448,16 @@ bool Core::gather(Lane& lane, Lock& lock) {
     return any;
 }
 
-/// Waits until nobody uses the bytes that a lane gave back so far.
-void Core::wait_on_host(Lane& lane, Lock& lock) noexcept {
-    if (!lane.ordered()) return;
+/// Waits until nobody uses the bytes that a lane gave back so far. False if a capture keeps that from being said.
+bool Core::wait_on_host(Lane& lane, Lock& lock) noexcept {
+    if (!lane.ordered()) return true;
     const Busy busy(lane);
     const bool open = lane.open, stale = lane.closing != 0 || lane.unmarked;
-    unlocked(lock, [&] {
-        const bool callable = !lane.captured();
-        if (stale || (open && !record(lane.event, lane.stream, callable))) {
-            streams_->wait_for_all();
-        }
+    return unlocked(lock, [&] {
+        if (stale && !record_all(lane.event)) return false;
+        if (open && !stale && !record(lane.event, lane.stream, !lane.captured())) return false;
         streams_->wait_on_host(lane.event);
+        return true;
     });
 }
 

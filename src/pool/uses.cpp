@@ -67,14 +67,19 @@ bool Core::lent_on(const Buffer& buffer, const void* stream) noexcept {
 
 /// What a release asks of the driver: to mark what the streams have been given, and to wipe after that: on the
 /// lane's stream, or where there is none that may be called, once all are done. What a capture forbids is left for
-/// unpark().
+/// unpark(). What nobody waits for but the lane's own stream is left for those who will.
 void Core::release_in_order(Block& block, Lock& lock) noexcept {
     Lane& lane = lane_of(block);
     const bool closed = lane.ordered() && !lane.open, on_stream = lane.ordered() && !closed;
     const bool marks = !lane.kept && (block.uses != nullptr || lane.parks || closed);
     const bool wipes = options_.wipe_on_release;
     if (!wipes && !marks) return;
+    if (!wipes && !lane.parks && block.uses == nullptr) {
+        lane.unmarked = true;
+        return;
+    }
     const Busy busy(lane);
+    bool said = true;  // by the lane's event
     unlocked(lock, [&] {
         try {
             const auto with_uses = [&]() -> Uses& {
@@ -99,7 +104,7 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
                 }
             }
             if (closed && marks && !record_all(lane.event)) with_uses().unmarked = true;
-            if (wipes && &lane == &main_ && on_stream && streams_->capturing()) {
+            if (wipes && &lane == &main_ && on_stream && !streams_->may_use_default()) {
                 with_uses().unmarked = true;  // that is the legacy stream
             }
             if (block.uses != nullptr && block.uses->unmarked) {
@@ -112,20 +117,24 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
                 if (closed) streams_->wait_on_host(lane.event);
                 wait_for_uses(block);
                 memory_.source()->zero(block.data, block.asked);
-                if (closed) streams_->record_all(lane.event);
+                if (closed) said = record_all(lane.event);
             } else if (used && lane.ordered()) {
                 mark(lane.stream, closed);
             }
         } catch (...) {  // the device failed, or there is no memory for an event
-            streams_->wait_for_all();
-            if (block.uses != nullptr) block.uses->unwiped = wipes;
-            wait_for_uses(block);
+            said = streams_->wait_for_all();
+            if (block.uses != nullptr) {
+                block.uses->unmarked = !said;
+                block.uses->unwiped = wipes;
+                wait_for_uses(block);
+            }
         }
     });
+    if (!said && closed) lane.unmarked = true;
 }
 
-/// Waits on the host for the other streams that use a block. False if it is still to be wiped, and cannot be. The
-/// lock is free, or the block nobody's.
+/// Waits on the host for the other streams that use a block. False if a capture keeps that from being said, or the
+/// block from being wiped. The lock is free, or the block nobody's.
 bool Core::wait_for_uses(Block& block) const noexcept {
     if (block.uses == nullptr) return true;
     Uses& uses = *block.uses;
@@ -136,7 +145,8 @@ bool Core::wait_for_uses(Block& block) const noexcept {
         }
         uses.events.clear();
     };
-    if (std::exchange(uses.unmarked, false)) streams_->wait_for_all();
+    if (uses.unmarked && !streams_->wait_for_all()) return false;
+    uses.unmarked = false;
     wait();
     if (uses.unwiped && !wipe_late(block)) return false;
     wait();
@@ -149,7 +159,12 @@ bool Core::wait_for_uses(Block& block) const noexcept {
 bool Core::mark_late(Uses& uses) const noexcept {
     if (!uses.unmarked) return true;
     try {
-        uses.unmarked = !record_all(uses.events.emplace_back(streams_->make_event()));
+        void* const event = uses.events.emplace_back(streams_->make_event());
+        uses.unmarked = !record_all(event);
+        if (uses.unmarked) {
+            uses.events.pop_back();
+            streams_->drop_event(event);
+        }
         return !uses.unmarked;
     } catch (const std::exception&) {  // there is no event to be had: who waits, waits for all
         return true;
@@ -165,12 +180,11 @@ bool Core::wipe_late(Block& block) const noexcept {
         return true;
     }
     try {
-        if (streams_->capturing()) return false;
+        if (!streams_->may_use_default()) return false;
         void* const event = block.uses->events.emplace_back(streams_->make_event());
         streams_->zero(main_.stream, block.data, block.asked);
-        if (!streams_->record(event, main_.stream)) streams_->wait_for_all();
-        block.uses->unwiped = false;
-        return true;
+        block.uses->unwiped = !streams_->record(event, main_.stream) && !streams_->wait_for_all();
+        return !block.uses->unwiped;
     } catch (const std::exception&) {
         return false;
     }
@@ -205,7 +219,7 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
         for (Block* block = looked_at.first(); block != nullptr; block = Batches::after(*block)) {
             Uses& uses = *block->uses;
             if (uses.unmarked || uses.unwiped) {
-                beside_capture = beside_capture || streams_->capturing();
+                beside_capture = beside_capture || !streams_->may_mark_all();
                 if (beside_capture || !mark_late(uses)) continue;
             }
             const auto finished = [&] {

@@ -14,7 +14,6 @@ namespace cistern::test {
 
 // What tests call and Cistern does not; an instance of a graph passes as a Graph.
 #define CISTERN_TEST_CUDA_FUNCTIONS(X)                                                           \
-    X(create_stream, cuStreamCreate, (cuda::Stream * stream, unsigned flags))                    \
     X(destroy_stream, cuStreamDestroy_v2, (cuda::Stream stream))                                 \
     X(query_stream, cuStreamQuery, (cuda::Stream stream))                                        \
     X(launch_host, cuLaunchHostFunc, (cuda::Stream stream, void (*function)(void*), void* data)) \
@@ -26,7 +25,7 @@ namespace cistern::test {
     X(destroy_graph, cuGraphDestroy, (cuda::Graph graph))                                        \
     X(destroy_instance, cuGraphExecDestroy, (cuda::Graph instance))
 
-inline constexpr unsigned non_blocking = 1;  // a flag of create_stream
+inline constexpr unsigned non_blocking = cuda::stream_non_blocking;
 inline constexpr int capture_global = 0, capture_thread_local = 1, capture_relaxed = 2;
 
 struct Library : cuda::Driver {
