@@ -156,8 +156,9 @@ void* allocate_settled(const Pool& pool, std::size_t bytes, std::size_t alignmen
             order->drop_event(event);
             throw;
         }
-        order->wait_on_host(event);
+        const bool waited = order->wait_on_host(event);
         order->drop_event(event);
+        if (!waited) throw DeviceError(captured_beside);
     }
     return remember(std::move(buffer));
 }
@@ -176,7 +177,7 @@ bool deallocate_on(void* data, void* stream) noexcept {
     StreamInfo user{.fleeting = true};  // some stream
     try {
         user = fleeting(buffer.memory(), stream);
-    } catch (const Error&) {  // its capture has failed
+    } catch (const std::exception&) {  // its capture has failed, or it is another device's
     }
     try {
         Core::mark_used(buffer, user);

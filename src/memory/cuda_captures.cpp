@@ -55,20 +55,23 @@ bool Captures::any() noexcept {
 
 bool Captures::goes_on(Watcher& watcher) noexcept {
     unsigned long long id = watcher.capture.load(std::memory_order_acquire);
-    if (id == nothing || id == joining) return id == joining;
-    const Entered entered(device_);
-    Capture capture;
-    if (ask(device_.driver(), watcher.stream, capture) == success && capture.status != 0)
-        return true;
-    // Over. Unless another has seen that too, and the watcher has joined the next one.
-    watcher.capture.compare_exchange_strong(id, nothing, std::memory_order_acq_rel);
-    return false;
+    for (;;) {
+        if (id == nothing || id == joining) return id == joining;
+        const Entered entered(device_);
+        Capture capture;
+        const Result result = ask(device_.driver(), watcher.stream, capture);
+        if (result == success && capture.status != 0) return true;
+        // Over, unless another has seen that too, and the watcher has joined the next one.
+        if (watcher.capture.compare_exchange_strong(id, nothing, std::memory_order_acq_rel)) {
+            return false;
+        }
+    }
 }
 
 bool Captures::wait_for_all() noexcept {
     if (any()) return false;
     const Entered entered(device_);
-    return device_.driver().synchronize() != error_capture_unsupported;  // of one that nobody knew
+    return !is_of_a_capture(device_.driver().synchronize());  // one that nobody knew of
 }
 
 /// Returns a watcher that the caller alone may have join a capture, or null if none can be had.

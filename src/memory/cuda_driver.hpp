@@ -24,8 +24,10 @@ using UserObject = struct UserObjectTag*;
 using Uuid = std::array<unsigned char, 16>;
 
 inline constexpr Result success = 0, error_out_of_memory = 2, error_deinitialized = 4,
-                        error_not_ready = 600, error_capture_unsupported = 900,
-                        error_capture_implicit = 906;
+                        error_not_ready = 600, error_capture_implicit = 906;
+
+/// Whether a call was refused because a stream is being captured.
+constexpr bool is_of_a_capture(Result result) noexcept { return result >= 900 && result <= 908; }
 
 // The default streams have fixed handles; null is the legacy one too.
 inline Stream legacy_stream() noexcept { return nullptr; }

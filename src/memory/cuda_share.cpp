@@ -54,7 +54,9 @@ void check_shared(const SharedBuffer& shared) {
 /// A range of addresses and the parts that are mapped there so far. Ends with both.
 struct ImportedBuffer::Mapping {
     explicit Mapping(const SharedBuffer& shared)
-        : device(DeviceContext::with(shared.device)), size(shared.size) {
+        : device(DeviceContext::with(shared.device)),
+          captures(cuda::Captures::of(device)),
+          size(shared.size) {
         parts.reserve(shared.parts.size());
         for (const SharedBuffer::Part& part : shared.parts) bytes += part.bytes;
     }
@@ -73,9 +75,7 @@ struct ImportedBuffer::Mapping {
     }
 
     /// Waits until no stream uses it. False if a capture keeps that from being said.
-    [[nodiscard]] bool wait() const noexcept {
-        return !ready || cuda::Captures::of(device).wait_for_all();
-    }
+    [[nodiscard]] bool wait() const noexcept { return !ready || captures.wait_for_all(); }
 
     void map(const SharedBuffer& shared) {
         const Entered entered(device);
@@ -102,6 +102,7 @@ struct ImportedBuffer::Mapping {
     }
 
     const DeviceContext& device;
+    cuda::Captures& captures;
     Address range = 0, data = 0;
     std::size_t bytes = 0, size;
     std::vector<std::size_t> parts;

@@ -25,16 +25,6 @@ StreamInfo Streams::look_at(void* stream) const {
     StreamInfo info;
     info.handle = stream;
     info.fleeting = is_per_thread(stream);
-    if (const Capture capture = capture_of(driver(), stream); capture.status != 0) {
-        constexpr int invalidated = 2;
-        if (capture.status == invalidated) throw DeviceError("the stream's capture has failed");
-        // The driver refuses all other questions now; within a capture the handle tells streams apart.
-        info.id = reinterpret_cast<std::uintptr_t>(stream);
-        info.capture = capture.id;
-        info.graph = capture.graph;
-        captures_.watch(static_cast<Stream>(stream), capture.id);
-        return info;
-    }
     if (!is_legacy(stream) && !is_per_thread(stream)) {
         Context context = nullptr;
         check("not a stream", driver().stream_context(static_cast<Stream>(stream), &context));
@@ -42,6 +32,16 @@ StreamInfo Streams::look_at(void* stream) const {
             throw InvalidArgument("stream belongs to another device than the memory: device " +
                                   std::to_string(device_.ordinal()));
         }
+    }
+    if (const Capture capture = capture_of(driver(), stream); capture.status != 0) {
+        constexpr int invalidated = 2;
+        if (capture.status == invalidated) throw DeviceError("the stream's capture has failed");
+        // To ask for its number would end the capture; within it the handle tells streams apart.
+        info.id = reinterpret_cast<std::uintptr_t>(stream);
+        info.capture = capture.id;
+        info.graph = capture.graph;
+        captures_.watch(static_cast<Stream>(stream), capture.id);
+        return info;
     }
     unsigned long long id = 0;
     check("not a stream", driver().stream_id(static_cast<Stream>(stream), &id));
@@ -79,7 +79,7 @@ bool Streams::record_all(void* event) const {
     if (driver().record_context != nullptr) {
         const Result result = driver().record_context(device_.context(), event_of(event));
         if (result == success) return true;
-        if (result == error_capture_unsupported) return false;  // one that nobody knew of
+        if (is_of_a_capture(result)) return false;  // one that nobody knew of
     }
     if (!captures_.wait_for_all()) return false;
     check("cannot mark a stream's work", driver().record_event(event_of(event), legacy_stream()));
@@ -98,9 +98,9 @@ bool Streams::is_done(void* event) const noexcept {
     return captures_.wait_for_all();  // it cannot tell
 }
 
-void Streams::wait_on_host(void* event) const noexcept {
+bool Streams::wait_on_host(void* event) const noexcept {
     const Entered entered(device_);
-    if (driver().synchronize_event(event_of(event)) != success) (void)captures_.wait_for_all();
+    return driver().synchronize_event(event_of(event)) == success || captures_.wait_for_all();
 }
 
 void Streams::tell_when_gone(void* graph, void* object, void (*gone)(void*)) const {

@@ -20,7 +20,7 @@ public:
     bool record_all(void* event) const override;
     void wait(const StreamInfo& stream, void* event) const override;
     [[nodiscard]] bool is_done(void* event) const noexcept override;
-    void wait_on_host(void* event) const noexcept override;
+    bool wait_on_host(void* event) const noexcept override;
     bool wait_for_all() const noexcept override { return captures_.wait_for_all(); }
     void tell_when_gone(void* graph, void* object, void (*gone)(void*)) const override;
     void zero(const StreamInfo& stream, void* data, std::size_t bytes) const override;

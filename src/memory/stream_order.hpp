@@ -49,8 +49,9 @@ public:
     /// Has what the stream is given from now on wait for the event.
     virtual void wait(const StreamInfo& stream, void* event) const = 0;
     [[nodiscard]] virtual bool is_done(void* event) const noexcept = 0;
-    /// Waits on the host. After a failure of the device there is nothing to wait for.
-    virtual void wait_on_host(void* event) const noexcept = 0;
+    /// Waits on the host. False if the event cannot tell while a stream is being captured. After a failure of the
+    /// device there is nothing to wait for.
+    virtual bool wait_on_host(void* event) const noexcept = 0;
     /// Waits on the host for all work of the device: where an event cannot be had. False, without waiting, while a
     /// stream is being captured. After a failure of the device there is nothing to wait for.
     virtual bool wait_for_all() const noexcept = 0;

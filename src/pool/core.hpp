@@ -66,6 +66,7 @@ struct Lane : detail::CoreFront, Holes {
     std::uint32_t handles = 0;
     std::uint32_t busy = 0;     // threads that use event or stream with the lock free
     std::uint32_t closers = 0;  // threads that close it; the last one may let it go
+    std::uint32_t leavers = 0;  // its blocks that are on their way to the driver
 
     [[nodiscard]] bool ordered() const noexcept { return event != nullptr; }
     [[nodiscard]] bool captured() const noexcept { return stream.capture != 0; }
@@ -86,7 +87,7 @@ private:
 inline Lane& lane_of(detail::CoreFront& front) noexcept { return static_cast<Lane&>(front); }
 inline Lane& lane_of(const Block& block) noexcept { return static_cast<Lane&>(*block.holes); }
 
-/// What cannot be done meanwhile.
+/// Why a stream's work cannot be had now.
 inline constexpr const char* captured_beside =
     "a stream that nobody vouches for cannot be waited for while another is captured";
 
@@ -320,10 +321,11 @@ private:
     [[nodiscard]] std::uint64_t room_for_leftovers() const noexcept;
     void see_off(Lock& lock) noexcept;
     [[nodiscard]] bool has_leavers() const noexcept {
-        return !farewells_.empty() || (arena_ && !arena_->leaving().empty());
+        return !farewells_.empty() || !held_back_.empty() || (arena_ && !arena_->leaving().empty());
     }
     void recycle(Lane& lane, std::size_t size, Lock& lock);
     bool record_all(void* event) const noexcept;
+    bool mark(Lane& lane, Lock& lock) noexcept;
     bool record(void* event, const StreamInfo& stream, bool callable) const noexcept;
     [[nodiscard]] bool can_go(const Lane& lane) const noexcept;
     void remove_lane(Lane& lane, Lock& lock) noexcept;
@@ -436,7 +438,8 @@ private:
     Wholes outside_;                         // whole blocks that are not part of the arena
     List<Block, &Block::in_bin> farewells_;  // to be deleted or deallocated once the lock is free
     bool retired_ = false, deleted_ = false;
-    bool held_back_ = false;          // a capture keeps bytes from going back
+    Wholes held_back_;  // the same, once a capture is over
+    std::uint64_t held_back_bytes_ = 0;
     bool waits_ = false;              // retired, and for that capture to end
     std::uint32_t lane_handles_ = 0;  // users of lanes that will close them
     std::uint32_t away_ = 0;          // threads that will come back to take the lock

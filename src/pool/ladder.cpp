@@ -22,14 +22,7 @@ constexpr std::uint64_t least_change_between_presses = 1 << 20;
 }  // namespace
 
 Core::Room Core::room() const noexcept {
-    std::uint64_t held = held_;  // and what was let go, and a capture keeps from going
-    const auto add = [&](const auto& list) {
-        for (const Block* block = list.first(); block != nullptr; block = list.after(*block)) {
-            held += block->bytes;
-        }
-    };
-    add(farewells_);
-    if (arena_) add(arena_->leaving());
+    const std::uint64_t held = held_ + held_back_bytes_;
     return {.of_limit = options_.max_bytes - std::min<std::uint64_t>(options_.max_bytes, held),
             .of_memory = pressed_ && arena_ ? arena_->bytes_left() : PTRDIFF_MAX};
 }

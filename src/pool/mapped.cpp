@@ -95,7 +95,12 @@ void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
 /// for stays for the next time.
 void Core::see_off(Lock& lock) noexcept {
     if (!has_leavers()) return;
-    Wholes stay;
+    while (Block* const block = held_back_.first()) {
+        held_back_.remove(*block);
+        held_back_bytes_ -= block->bytes;
+        (block->in_arena ? arena_->leaving() : farewells_).push_back(*block);
+    }
+    Wholes stay;  // each is tried once, whatever others do meanwhile
     for (;;) {
         Block* const first = !farewells_.empty() ? farewells_.first()
                              : arena_            ? arena_->leaving().first()
@@ -110,14 +115,16 @@ void Core::see_off(Lock& lock) noexcept {
                 if (&lane_of(block) != &lane) continue;
                 list.remove(block);
                 going.push_back(block);
+                ++lane.leavers;
             }
         };
         pick(farewells_);
         if (arena_) pick(arena_->leaving());
         const bool waited = wait_on_host(lane, lock);
-        for (Block* block = going.first(); waited && block != nullptr;
-             block = Wholes::after(*block)) {
-            block->holes = &settled();
+        for (Block* block = going.first(); block != nullptr; block = Wholes::after(*block)) {
+            --lane.leavers;
+            if (waited) block->holes = &settled();
+            ++lane_of(*block).leavers;
         }
         while (Block* const block = going.first()) {
             going.remove(*block);
@@ -127,10 +134,11 @@ void Core::see_off(Lock& lock) noexcept {
                 unused = unlocked(lock, [&] { return wait_for_uses(*block); });
             }
             if (!unused) {
-                ++lane_of(*block).busy;  // it stays too
                 stay.push_back(*block);
+                held_back_bytes_ += block->bytes;
                 continue;
             }
+            --lane_of(*block).leavers;
             if (!block->in_arena) {
                 const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);
                 void* const data = block->data;
@@ -156,11 +164,10 @@ void Core::see_off(Lock& lock) noexcept {
             }
         }
     }
-    held_back_ = !stay.empty();
     while (Block* const block = stay.first()) {
         stay.remove(*block);
-        --lane_of(*block).busy;
-        (block->in_arena ? arena_->leaving() : farewells_).push_back(*block);
+        --lane_of(*block).leavers;
+        held_back_.push_back(*block);
     }
 }
 

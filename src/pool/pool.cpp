@@ -61,6 +61,8 @@ void Pool::grow(Buffer& buffer, std::size_t bytes) {
     Lane& lane = core.keep_order(block);
     try {
         Buffer larger(lane, detail::take(lane, bytes, block.type));
+        // That stream reads it, which its own does not wait for.
+        if (lane.ordered() && &lane != &lane_of(block)) Core::mark_used(buffer, lane.stream);
         // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): bytes is not 0, so it is not empty
         core.copy(block_of(*larger.block_), block, buffer.size());
         core.let_go(block);

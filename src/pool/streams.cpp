@@ -176,7 +176,7 @@ void Core::keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& 
 bool Core::is_unused() noexcept {
     if (!retired_) return false;
     // What is parked here could not be had yet; what another thread looks at just now is not in the list.
-    if (!waits_ && (!parked_.empty() || (held_back_ && has_leavers()))) {
+    if (!waits_ && (!parked_.empty() || !held_back_.empty())) {
         waits_ = true;
         ++away_;
         Bereaved::instance().add(*this);
@@ -256,6 +256,16 @@ bool Core::record_all(void* event) const noexcept {
     }
 }
 
+/// Has a closed lane's event say all that used its bytes. False if a capture keeps it from that. The lane is busy.
+bool Core::mark(Lane& lane, Lock& lock) noexcept {
+    if (!std::exchange(lane.unmarked, false)) return true;
+    ++lane.closing;  // till then its event says too little
+    const bool marked = unlocked(lock, [&] { return record_all(lane.event); });
+    --lane.closing;
+    if (!marked && !lane.open) lane.unmarked = true;
+    return marked;
+}
+
 /// Marks what a stream has been given, or all if it must not be called. The same.
 bool Core::record(void* event, const StreamInfo& stream, bool callable) const noexcept {
     try {
@@ -301,7 +311,8 @@ void Core::shut(Lane& lane, bool lost, Lock& lock) noexcept {
 
 bool Core::can_go(const Lane& lane) const noexcept {
     if (lane.open || lane.handles != 0 || lane.busy != 0 || lane.closers != 0 ||
-        lane.blocks_out != 0 || !lane.empty() || &lane == &main_ || &lane == settled_.get()) {
+        lane.leavers != 0 || lane.blocks_out != 0 || !lane.empty() || &lane == &main_ ||
+        &lane == settled_.get()) {
         return false;
     }
     const auto named_by = [&](const auto& list) {
@@ -311,7 +322,7 @@ bool Core::can_go(const Lane& lane) const noexcept {
         return false;
     };
     if (arena_ && named_by(arena_->leaving())) return false;
-    if (named_by(farewells_)) return false;
+    if (named_by(farewells_) || named_by(held_back_)) return false;
     bool shelved = false;
     shelf_.for_each([&](const Block& block) { shelved |= block.holes == &lane; });
     return !shelved;
@@ -335,12 +346,7 @@ void Core::reap(Lock& lock) noexcept {
         if (splits_ && !lane.empty()) {
             const std::uint64_t order = order_;
             const Busy busy(lane);
-            if (std::exchange(lane.unmarked, false)) {
-                ++lane.closing;  // till then its event says too little
-                const bool marked = unlocked(lock, [&] { return record_all(lane.event); });
-                --lane.closing;
-                if (!marked) lane.unmarked = true;
-            }
+            mark(lane, lock);
             const bool done = unlocked(lock, [&] { return streams_->is_done(lane.event); });
             const bool said = lane.closing == 0 && !lane.unmarked;
             if (done && said && !lane.open) arena_->pass_on(lane, settled(), order);
@@ -360,6 +366,7 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
     if (!from.ordered() || &from == &to) return true;
     if (from.captured() && from.open) return false;
     const Busy busy_from(from), busy_to(to);
+    if (!mark(from, lock)) return false;
     const bool open = from.open, stale = from.closing != 0 || from.unmarked;
     return unlocked(lock, [&] {
         if (stale || (open && from.stream.fleeting)) {
@@ -367,11 +374,11 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
         } else if (open && !streams_->record(from.event, from.stream)) {
             return false;
         }
-        if (!to.ordered() || to.parks || to.captured()) {
-            streams_->wait_on_host(from.event);
-        } else {
-            streams_->wait(to.stream, from.event);
+        if (!to.ordered() || to.parks || to.captured() ||
+            (&to == &main_ && !streams_->may_use_default())) {
+            return streams_->wait_on_host(from.event);
         }
+        streams_->wait(to.stream, from.event);
         return true;
     });
 }
@@ -428,7 +435,7 @@ Block* Core::take_from_others(Lane& lane, std::size_t size, Lock& lock) {
         Block* const block = arena_->take_idle(*other, size, Arena::Search::thorough);
         if (block == nullptr) continue;
         now_out(*other, *block);
-        return bring(lane, *block, lock) ? block : nullptr;
+        if (bring(lane, *block, lock)) return block;
     }
     return nullptr;
 }
@@ -452,12 +459,12 @@ bool Core::gather(Lane& lane, Lock& lock) {
 bool Core::wait_on_host(Lane& lane, Lock& lock) noexcept {
     if (!lane.ordered()) return true;
     const Busy busy(lane);
+    if (!mark(lane, lock)) return false;
     const bool open = lane.open, stale = lane.closing != 0 || lane.unmarked;
     return unlocked(lock, [&] {
         if (stale && !record_all(lane.event)) return false;
         if (open && !stale && !record(lane.event, lane.stream, !lane.captured())) return false;
-        streams_->wait_on_host(lane.event);
-        return true;
+        return streams_->wait_on_host(lane.event);
     });
 }
 

@@ -79,7 +79,7 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
         return;
     }
     const Busy busy(lane);
-    bool said = true;  // by the lane's event
+    bool said = true;
     unlocked(lock, [&] {
         try {
             const auto with_uses = [&]() -> Uses& {
@@ -97,15 +97,16 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
                 return event;
             };
             const bool used = marks && block.uses != nullptr;
+            const bool barred =
+                wipes && on_stream && &lane == &main_ && !streams_->may_use_default();
             if (used) {
                 for (const StreamInfo& stream : block.uses->streams) {
                     void* const event = mark(stream, false);
-                    if (wipes && on_stream) streams_->wait(lane.stream, event);
+                    if (wipes && on_stream && !barred) streams_->wait(lane.stream, event);
                 }
             }
-            if (closed && marks && !record_all(lane.event)) with_uses().unmarked = true;
-            if (wipes && &lane == &main_ && on_stream && !streams_->may_use_default()) {
-                with_uses().unmarked = true;  // that is the legacy stream
+            if (barred || (closed && marks && !record_all(lane.event))) {
+                with_uses().unmarked = true;
             }
             if (block.uses != nullptr && block.uses->unmarked) {
                 block.uses->unwiped = wipes;
@@ -114,10 +115,14 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
             }
             if (wipes && on_stream) streams_->zero(lane.stream, block.data, block.asked);
             if (wipes && !on_stream) {
-                if (closed) streams_->wait_on_host(lane.event);
-                wait_for_uses(block);
+                const auto wait = [&] { return !closed || streams_->wait_on_host(lane.event); };
+                if (!wait() || !wait_for_uses(block)) {
+                    with_uses().unmarked = with_uses().unwiped = true;
+                    return;
+                }
                 memory_.source()->zero(block.data, block.asked);
-                if (closed) said = record_all(lane.event);
+                // On the default stream. The lane's own, if it is opened again, would not wait for that.
+                if (closed && !(record_all(lane.event) && wait())) with_uses().unmarked = true;
             } else if (used && lane.ordered()) {
                 mark(lane.stream, closed);
             }
@@ -139,17 +144,17 @@ bool Core::wait_for_uses(Block& block) const noexcept {
     if (block.uses == nullptr) return true;
     Uses& uses = *block.uses;
     const auto wait = [&] {
-        for (void* const event : uses.events) {
-            streams_->wait_on_host(event);
+        while (!uses.events.empty()) {
+            void* const event = uses.events.back();
+            if (!streams_->wait_on_host(event)) return false;
+            uses.events.pop_back();
             streams_->drop_event(event);
         }
-        uses.events.clear();
+        return true;
     };
     if (uses.unmarked && !streams_->wait_for_all()) return false;
     uses.unmarked = false;
-    wait();
-    if (uses.unwiped && !wipe_late(block)) return false;
-    wait();
+    if (!wait() || (uses.unwiped && !(wipe_late(block) && wait()))) return false;
     delete std::exchange(block.uses, nullptr);
     return true;
 }
@@ -220,7 +225,8 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
             Uses& uses = *block->uses;
             if (uses.unmarked || uses.unwiped) {
                 beside_capture = beside_capture || !streams_->may_mark_all();
-                if (beside_capture || !mark_late(uses)) continue;
+                beside_capture = beside_capture || !mark_late(uses);
+                if (beside_capture) continue;
             }
             const auto finished = [&] {
                 const auto done = [&](void* event) { return streams_->is_done(event); };

@@ -117,6 +117,17 @@ TEST_P(PoolContract, AdoptedBytesCountUnderMaxBytes) {
     expect_reconciled(pool);
 }
 
+TEST_P(AnySizeContract, AdoptedBytesMakeRoomUnderMaxBytes) {
+    Gift gift;
+    Pool pool = make_pool({.max_bytes = 2 * block_bytes});
+    pool.adopt(gift.data(), block_bytes, gift.deleter());
+
+    EXPECT_FALSE(pool.try_acquire(2 * block_bytes).empty());
+
+    EXPECT_EQ(gift.times_deleted(), 1);
+    expect_reconciled(pool);
+}
+
 TEST_P(PoolContract, AdoptedBytesOutliveThePoolWhileTheyAreLent) {
     Gift gift;
     std::optional<Pool> pool = make_pool();

@@ -308,7 +308,41 @@ TEST_P(BesideACapture, AnImportedBufferEnds) {
     }
     expect_undisturbed();
     EXPECT_EQ(mismatches(), 0u);
+    const auto unmapped = driver.is_stand_in() ? calls("cuMemAddressFree") : 0;
     const ImportedBuffer next{share(buffer)};  // lets the first one go
+    if (driver.is_stand_in()) {
+        EXPECT_EQ(calls("cuMemAddressFree"), unmapped + 1);
+    }
+}
+
+TEST_P(BesideACapture, TheDefaultStreamTakesBytesOfOthers) {
+    Pool pool{Memory::device(), {.max_bytes = 8 * some}};
+    const cuda::Stream stream = make_stream();
+    StreamPool ordered = pool.on(stream);
+    {
+        const Buffer buffer = ordered.acquire(6 * some);
+        fill(stream, buffer, 1);
+        check(stream, buffer, 1, late);
+    }
+    begin();
+    const Buffer taken = pool.try_acquire(6 * some);
+    EXPECT_FALSE(taken.empty()) << "the host can wait for that stream";
+    expect_undisturbed();
+    fill(nullptr, taken, 2);
+    check(nullptr, taken, 2);
+    EXPECT_EQ(mismatches(), 0u);
+}
+
+TEST_P(BesideACapture, BytesOfTheDefaultStreamThatAnotherUsedAreWipedLater) {
+    Pool pool{Memory::device(), {.max_bytes = 8 * some, .wipe_on_release = true}};
+    const cuda::Stream stream = make_stream();
+    Buffer buffer = pool.acquire(6 * some);
+    also_used_on(buffer, stream);
+    fill(stream, buffer, 7, late);
+    begin();
+    buffer.release();
+    expect_undisturbed();
+    EXPECT_THAT(read(pool.acquire(6 * some)), testing::Each(0));
 }
 
 /// Nobody knows of a capture that no pool lends to, unless its stream is a blocking one. It may be ended then; but
@@ -388,6 +422,7 @@ TEST_F(BesideACaptureCalls, ManyCapturesNeedFewStreams) {
             EXPECT_EQ(driver.destroy_graph(graph), 0);
         }
     }
+    EXPECT_GT(calls("cuStreamCreate"), before) << "nothing was watched";
     EXPECT_LE(calls("cuStreamCreate"), before + streams.size());
 }
 
@@ -407,7 +442,7 @@ TEST_F(BesideACaptureCalls, BuffersThatOutliveTheirStreamPoolAskNothingOfTheDevi
 TEST_P(BesideACapture, OthersGoOnWithBuffersThatOutliveTheirStreamPools) {
     Pool pool{Memory::device(), {.max_bytes = 64 * some}};
     std::atomic<bool> stop{false};
-    std::atomic<unsigned> buffers{0};
+    std::array<std::atomic<unsigned>, 2> buffers{};
     {
         std::vector<std::jthread> others;
         for (unsigned thread = 0; thread < 2; ++thread) {
@@ -419,11 +454,13 @@ TEST_P(BesideACapture, OthersGoOnWithBuffersThatOutliveTheirStreamPools) {
                     Buffer buffer = pool.on(stream).acquire(some + i % 50 * 4_KiB);
                     fill(stream, buffer, value);
                     check(stream, buffer, value, i % 64 == 0);
-                    ++buffers;
+                    ++buffers[thread];
                 }
             });
         }
-        while (buffers < 400) std::this_thread::yield();  // till then the pool grows
+        for (const auto& of_thread : buffers) {  // till then the pool grows
+            while (of_thread < 200) std::this_thread::yield();
+        }
         for (int i = 0; i < 30 && !HasFailure(); ++i) {
             begin();
             std::this_thread::sleep_for(std::chrono::milliseconds(1));

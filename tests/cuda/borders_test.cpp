@@ -158,6 +158,38 @@ TEST_F(Borders, WhoIsAtTheLimitWaitsForBytesThatAnotherBrings) {
     }
 }
 
+/// What the default stream does with bytes of a stream that is not named any more, that stream does not wait for.
+TEST_F(Borders, AnOldPlaceIsNotLentBeforeItsCopyIsMade) {
+    const cuda::Stream stream = make_stream();
+    Pool pool{Memory::device()}, other{Memory::device()};
+    const Buffer slow = other.acquire(some);
+    for (int i = 0; i < 5; ++i) {
+        Buffer buffer = pool.on(stream).acquire(2 * some);
+        fill(stream, buffer, 5);
+        const Buffer next = pool.on(stream).acquire(2 * some);  // in the way
+        fill(nullptr, slow, 1, late);
+        pool.grow(buffer, 32 * some);
+        StreamPool ordered = pool.on(stream);
+        const Buffer again = ordered.acquire(2 * some);
+        fill(stream, again, 9);
+        check(nullptr, buffer.data(), 2 * some, 5);
+        EXPECT_EQ(mismatches(), 0u);
+    }
+}
+
+TEST_F(Borders, BytesAreLentAfterTheirWiping) {
+    const cuda::Stream stream = make_stream();
+    Pool pool{Memory::device(), {.wipe_on_release = true}};
+    for (int i = 0; i < 20; ++i) {
+        pool.on(stream).acquire(2 * some).release();
+        StreamPool ordered = pool.on(stream);
+        const Buffer again = ordered.acquire(2 * some);
+        fill(stream, again, 9);
+        check(stream, again, 9, late);
+    }
+    EXPECT_EQ(mismatches(), 0u);
+}
+
 // --- Captures ---------------------------------------------------------------------------------------
 
 TEST_F(Borders, APoolLeavesTheCaptureOfABlockingStreamAlone) {

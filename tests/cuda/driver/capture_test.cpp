@@ -124,6 +124,7 @@ TEST_F(Captures, CannotBeWaitedFor) {
                 int mode = capture_relaxed;
                 EXPECT_EQ(driver.exchange_capture_mode(&mode), 0);
                 EXPECT_EQ(call(), result);
+                EXPECT_TRUE(is_of_a_capture(call())) << "nor after that";
                 Context popped = nullptr;
                 driver.pop_context(&popped);
             }).join();
