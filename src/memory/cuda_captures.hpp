@@ -30,7 +30,7 @@ public:
     /// Whether that or a capture that was remembered goes on.
     [[nodiscard]] bool any() noexcept;
     /// Waits for all work of the device; false, without waiting, while a capture goes on.
-    bool wait_for_all() noexcept;
+    [[nodiscard]] bool wait_for_all() noexcept;
 
 private:
     struct Watcher {

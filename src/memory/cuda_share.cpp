@@ -106,7 +106,8 @@ struct ImportedBuffer::Mapping {
     Address range = 0, data = 0;
     std::size_t bytes = 0, size;
     std::vector<std::size_t> parts;
-    bool ready = false;  // somebody may use it
+    bool ready = false;       // somebody may use it
+    Mapping* next = nullptr;  // that waits too
 
     /// Ends the mapping, if need be with the next one, and those that had to wait.
     static void end(std::unique_ptr<Mapping> mapping) noexcept {
@@ -128,9 +129,6 @@ struct ImportedBuffer::Mapping {
             if (!one->wait()) keep(std::move(one));
         }
     }
-
-private:
-    Mapping* next = nullptr;  // that waits too
 };
 
 ImportedBuffer::ImportedBuffer() noexcept = default;

@@ -17,11 +17,11 @@ public:
     bool record(void* event, const StreamInfo& stream) const override;
     [[nodiscard]] bool may_use_default() const noexcept override { return !captures_.blocking(); }
     [[nodiscard]] bool may_mark_all() const noexcept override { return !captures_.any(); }
-    bool record_all(void* event) const override;
+    [[nodiscard]] bool record_all(void* event) const override;
     void wait(const StreamInfo& stream, void* event) const override;
     [[nodiscard]] bool is_done(void* event) const noexcept override;
-    bool wait_on_host(void* event) const noexcept override;
-    bool wait_for_all() const noexcept override { return captures_.wait_for_all(); }
+    [[nodiscard]] bool wait_on_host(void* event) const noexcept override;
+    [[nodiscard]] bool wait_for_all() const noexcept override { return captures_.wait_for_all(); }
     void tell_when_gone(void* graph, void* object, void (*gone)(void*)) const override;
     void zero(const StreamInfo& stream, void* data, std::size_t bytes) const override;
     void copy(const StreamInfo& stream, void* to, const void* from,

@@ -45,16 +45,16 @@ public:
     [[nodiscard]] virtual bool may_mark_all() const noexcept = 0;
     /// Marks all work that the device has been given so far, whatever became of its streams. False, and nothing
     /// marked, while a stream is being captured.
-    virtual bool record_all(void* event) const = 0;
+    [[nodiscard]] virtual bool record_all(void* event) const = 0;
     /// Has what the stream is given from now on wait for the event.
     virtual void wait(const StreamInfo& stream, void* event) const = 0;
     [[nodiscard]] virtual bool is_done(void* event) const noexcept = 0;
     /// Waits on the host. False if the event cannot tell while a stream is being captured. After a failure of the
     /// device there is nothing to wait for.
-    virtual bool wait_on_host(void* event) const noexcept = 0;
+    [[nodiscard]] virtual bool wait_on_host(void* event) const noexcept = 0;
     /// Waits on the host for all work of the device: where an event cannot be had. False, without waiting, while a
     /// stream is being captured. After a failure of the device there is nothing to wait for.
-    virtual bool wait_for_all() const noexcept = 0;
+    [[nodiscard]] virtual bool wait_for_all() const noexcept = 0;
 
     /// Calls gone(object) once the graph and all that was made of it are gone.
     virtual void tell_when_gone(void* graph, void* object, void (*gone)(void*)) const = 0;
