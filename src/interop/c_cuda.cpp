@@ -11,7 +11,7 @@
 #include "interop/c_call.hpp"
 #include "interop/loans.hpp"
 #include "interop/open_lanes.hpp"
-#include "memory/cuda_driver.hpp"
+#include "memory/cuda_streams.hpp"
 #include "memory/stream_order.hpp"
 #include "pool/core.hpp"
 
@@ -177,7 +177,9 @@ bool deallocate_on(void* data, void* stream) noexcept {
     StreamInfo user{.fleeting = true};  // some stream
     try {
         user = fleeting(buffer.memory(), stream);
-    } catch (const std::exception&) {  // its capture has failed, or it is another device's
+    } catch (const InvalidArgument&) {  // another device's
+        cuda::wait_for(stream);
+    } catch (const std::exception&) {  // its capture has failed
     }
     try {
         Core::mark_used(buffer, user);

@@ -20,11 +20,24 @@ Capture capture_of(const Driver& driver, void* stream) noexcept {
 
 }  // namespace
 
+void wait_for(void* stream) noexcept {
+    const Driver* const driver = cuda::driver();
+    Context context = nullptr, popped = nullptr;
+    if (driver == nullptr ||
+        driver->stream_context(static_cast<Stream>(stream), &context) != success ||
+        driver->push_context(context) != success) {
+        return;
+    }
+    driver->stream_synchronize(static_cast<Stream>(stream));
+    driver->pop_context(&popped);
+}
+
 StreamInfo Streams::look_at(void* stream) const {
     const Entered entered(device_);
     StreamInfo info;
     info.handle = stream;
     info.fleeting = is_per_thread(stream);
+    info.waits_for_blocking = is_legacy(stream);
     if (!is_legacy(stream) && !is_per_thread(stream)) {
         Context context = nullptr;
         check("not a stream", driver().stream_context(static_cast<Stream>(stream), &context));

@@ -6,6 +6,9 @@
 
 namespace cistern::cuda {
 
+/// Waits on the host for a stream's work, whichever device's it is.
+void wait_for(void* stream) noexcept;
+
 class Streams : public StreamOrder {
 public:
     explicit Streams(const DeviceContext& device)

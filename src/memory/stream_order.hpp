@@ -14,6 +14,7 @@ struct StreamInfo {
     std::uint64_t capture = 0;  // which capture it is part of; 0 for none
     void* graph = nullptr;      // that is being captured
     bool fleeting = false;      // to others, or later, the handle may name another stream or none
+    bool waits_for_blocking = false;  // the default stream: what it is given ends captures of those
 };
 
 class StreamOrder {

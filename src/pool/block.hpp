@@ -36,11 +36,12 @@ struct alignas(64) Block : detail::BlockFront {
     BlockFront* batch_last = nullptr;  // of the first block of a batch: the last one
     detail::Load batch_load = 0;       // and what they all weigh
     BlockState state = BlockState::spare;
-    bool in_arena = false;  // its addresses are part of the arena's range
-    bool zero = false;      // of a hole: every byte is known to be zero
-    bool small = false;     // its segment is for small blocks
-    bool seam = false;      // what lies before it is another segment
-    bool backed = false;    // of a hollow one: it has bytes, which are not counted as held
+    bool in_arena = false;   // its addresses are part of the arena's range
+    bool held_back = false;  // let go, but a capture keeps it from the driver
+    bool zero = false;       // of a hole: every byte is known to be zero
+    bool small = false;      // its segment is for small blocks
+    bool seam = false;       // what lies before it is another segment
+    bool backed = false;     // of a hollow one: it has bytes, which are not counted as held
 
     Core* core = nullptr;
     struct Uses* uses = nullptr;                        // by other streams

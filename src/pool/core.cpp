@@ -171,6 +171,7 @@ Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, st
     if (block == nullptr) {
         apart = flush_before_growing(magazine, size);
         if (parked_blocks_ != 0) unpark(false, lock);
+        store_.reserve(4);
         block = take_kept(lane, size, type, Search::thorough);
     }
     if (block == nullptr && streams_ != nullptr) block = take_from_others(lane, size, lock);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "memory/clock.hpp"
 #include "pool/core.hpp"
@@ -97,7 +98,6 @@ void Core::see_off(Lock& lock) noexcept {
     if (!has_leavers()) return;
     while (Block* const block = held_back_.first()) {
         held_back_.remove(*block);
-        held_back_bytes_ -= block->bytes;
         (block->in_arena ? arena_->leaving() : farewells_).push_back(*block);
     }
     Wholes stay;  // each is tried once, whatever others do meanwhile
@@ -130,14 +130,15 @@ void Core::see_off(Lock& lock) noexcept {
             going.remove(*block);
             bool unused = waited;
             if (waited && block->uses != nullptr) {
-                block->uses->unwiped = false;  // nobody will read them
+                if (!block->in_arena) block->uses->unwiped = false;  // nobody will read them
                 unused = unlocked(lock, [&] { return wait_for_uses(*block); });
             }
             if (!unused) {
                 stay.push_back(*block);
-                held_back_bytes_ += block->bytes;
+                if (!std::exchange(block->held_back, true)) held_back_bytes_ += block->bytes;
                 continue;
             }
+            if (std::exchange(block->held_back, false)) held_back_bytes_ -= block->bytes;
             --lane_of(*block).leavers;
             if (!block->in_arena) {
                 const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);

@@ -180,7 +180,7 @@ void Registry::after_fork_in_child() noexcept {
         core->enforce();
         core->returning_ = 0;  // the threads that call the driver are not in the child
         for (Lane* lane = core->lanes_.first(); lane != nullptr; lane = Core::Lanes::after(*lane)) {
-            lane->busy = lane->closing = lane->closers = 0;
+            lane->busy = lane->closing = lane->closers = lane->leavers = 0;
         }
         core->lock_.unlock();
     }

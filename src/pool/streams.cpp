@@ -220,10 +220,15 @@ void Core::graph_gone(Lane& lane) noexcept {
     if (splits_) arena_->let_free(lane, settled(), now, ++order_);
     while (Block* const block = lane.set_aside.first()) {
         lane.set_aside.remove(*block);
-        delete std::exchange(block->uses, nullptr);
         block->state = BlockState::out;
         block->holes = &settled();
         now_out(settled(), *block);
+        if (block->uses != nullptr && block->uses->unwiped) {
+            block->uses->streams.clear();
+            park(*block);
+            continue;
+        }
+        delete std::exchange(block->uses, nullptr);
         to_central(*block, now);
     }
     lane.kept = lane.open = false;
@@ -375,7 +380,7 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
             return false;
         }
         if (!to.ordered() || to.parks || to.captured() ||
-            (&to == &main_ && !streams_->may_use_default())) {
+            (to.stream.waits_for_blocking && !streams_->may_use_default())) {
             return streams_->wait_on_host(from.event);
         }
         streams_->wait(to.stream, from.event);
@@ -432,6 +437,7 @@ Block* Core::take_from_others(Lane& lane, std::size_t size, Lock& lock) {
     for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
         if (other == &lane || (other->captured() && other->open)) continue;
         if (lane.captured() && other->open) continue;  // the host would have to wait for it
+        store_.reserve(1);
         Block* const block = arena_->take_idle(*other, size, Arena::Search::thorough);
         if (block == nullptr) continue;
         now_out(*other, *block);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "cistern/stream.hpp"
@@ -65,77 +66,61 @@ bool Core::lent_on(const Buffer& buffer, const void* stream) noexcept {
     return lane.ordered() && lane.stream.handle == stream;
 }
 
-/// What a release asks of the driver: to mark what the streams have been given, and to wipe after that: on the
-/// lane's stream, or where there is none that may be called, once all are done. What a capture forbids is left for
-/// unpark(). What nobody waits for but the lane's own stream is left for those who will.
+/// What a release asks of the driver: to mark what the streams have been given, and to wipe after that, on the lane's
+/// stream if that may be called. Else the block is parked, and unpark() does what is left. What nobody waits for but
+/// the lane's own stream is marked by who needs the bytes.
 void Core::release_in_order(Block& block, Lock& lock) noexcept {
     Lane& lane = lane_of(block);
-    const bool closed = lane.ordered() && !lane.open, on_stream = lane.ordered() && !closed;
-    const bool marks = !lane.kept && (block.uses != nullptr || lane.parks || closed);
-    const bool wipes = options_.wipe_on_release;
-    if (!wipes && !marks) return;
-    if (!wipes && !lane.parks && block.uses == nullptr) {
-        lane.unmarked = true;
+    const bool wipes = options_.wipe_on_release, used = block.uses != nullptr;
+    const bool closed = lane.ordered() && !lane.open;
+    if (lane.kept) {  // what its graph does with them nobody knows before that is gone
+        if (wipes && !used) block.uses = new (std::nothrow) Uses;
+        if (wipes && block.uses != nullptr) block.uses->unwiped = true;
+        return;
+    }
+    if (!used && !wipes && !lane.parks) {
+        if (closed) lane.unmarked = true;
         return;
     }
     const Busy busy(lane);
     bool said = true;
     unlocked(lock, [&] {
         try {
-            const auto with_uses = [&]() -> Uses& {
-                if (block.uses == nullptr) {
-                    block.uses = new Uses;
-                    block.uses->events.reserve(3);
-                }
-                return *block.uses;
-            };
-            if (marks && lane.parks) with_uses();
+            if (!lane.ordered() && !used) return memory_.source()->zero(block.data, block.asked);
+            const bool on_stream = wipes && lane.ordered() && !closed && !lane.stream.fleeting &&
+                                   (!lane.stream.waits_for_blocking || streams_->may_use_default());
+            if (on_stream && !used && !lane.parks) {
+                return streams_->zero(lane.stream, block.data, block.asked);
+            }
+            if (!used) {
+                block.uses = new Uses;
+                block.uses->events.reserve(3);
+            }
+            Uses& uses = *block.uses;
             const auto mark = [&](const StreamInfo& stream, bool gone) {
-                Uses& uses = with_uses();
                 void* const event = uses.events.emplace_back(streams_->make_event());
                 if (!record(event, stream, !gone)) uses.unmarked = true;
                 return event;
             };
-            const bool used = marks && block.uses != nullptr;
-            const bool barred =
-                wipes && on_stream && &lane == &main_ && !streams_->may_use_default();
-            if (used) {
-                for (const StreamInfo& stream : block.uses->streams) {
-                    void* const event = mark(stream, false);
-                    if (wipes && on_stream && !barred) streams_->wait(lane.stream, event);
-                }
+            for (const StreamInfo& stream : uses.streams) {
+                void* const event = mark(stream, false);
+                if (on_stream) streams_->wait(lane.stream, event);
             }
-            if (barred || (closed && marks && !record_all(lane.event))) {
-                with_uses().unmarked = true;
-            }
-            if (block.uses != nullptr && block.uses->unmarked) {
-                block.uses->unwiped = wipes;
-                if (on_stream && &lane != &main_) mark(lane.stream, false);
-                return;
-            }
-            if (wipes && on_stream) streams_->zero(lane.stream, block.data, block.asked);
-            if (wipes && !on_stream) {
-                const auto wait = [&] { return !closed || streams_->wait_on_host(lane.event); };
-                if (!wait() || !wait_for_uses(block)) {
-                    with_uses().unmarked = with_uses().unwiped = true;
-                    return;
-                }
-                memory_.source()->zero(block.data, block.asked);
-                // On the default stream. The lane's own, if it is opened again, would not wait for that.
-                if (closed && !(record_all(lane.event) && wait())) with_uses().unmarked = true;
-            } else if (used && lane.ordered()) {
-                mark(lane.stream, closed);
-            }
+            uses.unwiped = wipes && (!on_stream || uses.unmarked);
+            if (wipes && !uses.unwiped) streams_->zero(lane.stream, block.data, block.asked);
+            if (lane.ordered()) mark(lane.stream, closed);
         } catch (...) {  // the device failed, or there is no memory for an event
             said = streams_->wait_for_all();
             if (block.uses != nullptr) {
                 block.uses->unmarked = !said;
                 block.uses->unwiped = wipes;
                 wait_for_uses(block);
+            } else if (wipes && said) {
+                memory_.source()->zero(block.data, block.asked);
             }
         }
     });
-    if (!said && closed) lane.unmarked = true;
+    if (!said && !lane.open) lane.unmarked = true;
 }
 
 /// Waits on the host for the other streams that use a block. False if a capture keeps that from being said, or the

@@ -345,6 +345,32 @@ TEST_P(BesideACapture, BytesOfTheDefaultStreamThatAnotherUsedAreWipedLater) {
     EXPECT_THAT(read(pool.acquire(6 * some)), testing::Each(0));
 }
 
+TEST_P(BesideACapture, BytesOfTheDefaultStreamThatTheHostGetsNextAreWipedLater) {
+    for (const Memory& memory : {Memory::pinned(), Memory::managed()}) {
+        Pool pool{memory, {.max_bytes = 8 * some, .wipe_on_release = true}};
+        StreamPool ordered = pool.on(nullptr);
+        Buffer buffer = ordered.acquire(6 * some);
+        fill(nullptr, buffer, 7, late);
+        begin();
+        buffer.release();
+        expect_undisturbed();
+        EXPECT_THAT(read(pool.acquire(6 * some)), testing::Each(0));
+    }
+}
+
+TEST_P(BesideACapture, BytesThatMayNotStayAreWipedToo) {
+    Pool pool{Memory::device(), {.max_idle_bytes = 0, .wipe_on_release = true}};
+    Buffer first = pool.acquire(64_KiB), second = pool.acquire(64_KiB);  // in one segment
+    fill(nullptr, first, 7);
+    begin();
+    first.release();
+    expect_undisturbed();
+    (void)pool.stats();
+    for (int i = 0; i < 4; ++i) {
+        EXPECT_THAT(read(pool.acquire(64_KiB)), testing::Each(testing::Ne(7)));
+    }
+}
+
 /// Nobody knows of a capture that no pool lends to, unless its stream is a blocking one. It may be ended then; but
 /// bytes in use are not lent.
 class BesideAnUnknownCapture : public Gpu {
@@ -408,21 +434,24 @@ TEST_F(BesideAnUnknownCapture, BytesInUseDoNotGoBack) {
 using BesideACaptureCalls = StandIn;
 
 TEST_F(BesideACaptureCalls, ManyCapturesNeedFewStreams) {
-    Pool pool{Memory::device()};
+    Pool pool{Memory::device()}, limited{Memory::device(), {.max_bytes = 8 * some}};
     const std::array streams{make_stream(), make_stream()};
+    const cuda::Stream closed = make_stream();
     const auto before = calls("cuStreamCreate");
     for (int i = 0; i < 50; ++i) {
+        Buffer buffer = limited.on(closed).acquire(6 * some);
+        buffer.release();
         for (const cuda::Stream stream : streams) {
             ASSERT_EQ(driver.begin_capture(stream, capture_relaxed), 0);
             pool.on(stream).acquire(some).release();
         }
+        EXPECT_TRUE(limited.try_acquire(6 * some).empty());
         for (const cuda::Stream stream : streams) {
             cuda::Graph graph = nullptr;
             ASSERT_EQ(driver.end_capture(stream, &graph), 0);
             EXPECT_EQ(driver.destroy_graph(graph), 0);
         }
     }
-    EXPECT_GT(calls("cuStreamCreate"), before) << "nothing was watched";
     EXPECT_LE(calls("cuStreamCreate"), before + streams.size());
 }
 

@@ -181,13 +181,54 @@ TEST_F(Borders, BytesAreLentAfterTheirWiping) {
     const cuda::Stream stream = make_stream();
     Pool pool{Memory::device(), {.wipe_on_release = true}};
     for (int i = 0; i < 20; ++i) {
-        pool.on(stream).acquire(2 * some).release();
+        Buffer buffer = pool.on(stream).acquire(2 * some);
+        buffer.release();
         StreamPool ordered = pool.on(stream);
         const Buffer again = ordered.acquire(2 * some);
         fill(stream, again, 9);
         check(stream, again, 9, late);
     }
     EXPECT_EQ(mismatches(), 0u);
+}
+
+TEST_F(Borders, BytesOfAThreadsDefaultStreamAreWipedInItsOrder) {
+    const auto per_thread = reinterpret_cast<cuda::Stream>(std::uintptr_t{2});
+    Pool pool{Memory::device(), {.max_bytes = 8 * some, .wipe_on_release = true}};
+    Buffer buffer;
+    std::optional<StreamPool> ordered;
+    std::thread([&] {
+        const OnThread entered(*this);
+        ordered.emplace(pool.on(per_thread));
+        buffer = ordered->acquire(6 * some);
+        fill(per_thread, buffer, 7, late);
+    }).join();
+    buffer.release();  // here that handle is another stream
+    EXPECT_THAT(read(pool.acquire(6 * some)), testing::Each(0));
+}
+
+TEST_F(Borders, BytesOfAGraphAreWipedWhenItIsGone) {
+    Pool pool{Memory::device(), {.max_bytes = 8 * some, .wipe_on_release = true}};
+    const cuda::Stream captured = make_stream(), stream = make_stream();
+    ASSERT_EQ(driver.begin_capture(captured, capture_relaxed), 0);
+    Buffer buffer = pool.on(captured).acquire(6 * some);
+    fill(captured, buffer, 7);
+    cuda::Graph graph = nullptr, instance = nullptr;
+    ASSERT_EQ(driver.end_capture(captured, &graph), 0);
+    destroy(captured);
+    buffer.release();
+    ASSERT_EQ(driver.instantiate(&instance, graph, 0), 0);
+    EXPECT_EQ(driver.launch_graph(instance, stream), 0);
+    EXPECT_TRUE(pool.try_acquire(6 * some).empty()) << "it is the graph's";
+    EXPECT_EQ(driver.stream_synchronize(stream), 0);
+    EXPECT_EQ(driver.destroy_instance(instance), 0);
+    EXPECT_EQ(driver.destroy_graph(graph), 0);
+    Buffer again;
+    for (int i = 0; i < 2000 && again.empty(); ++i) {  // another thread says that it is gone
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        again = pool.try_acquire(6 * some);
+    }
+    ASSERT_FALSE(again.empty());
+    EXPECT_THAT(read(again), testing::Each(0));
 }
 
 // --- Captures ---------------------------------------------------------------------------------------
