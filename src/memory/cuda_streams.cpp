@@ -22,14 +22,19 @@ Capture capture_of(const Driver& driver, void* stream) noexcept {
 
 void wait_for(void* stream) noexcept {
     const Driver* const driver = cuda::driver();
-    Context context = nullptr, popped = nullptr;
+    Context context = nullptr;
     if (driver == nullptr ||
         driver->stream_context(static_cast<Stream>(stream), &context) != success ||
         driver->push_context(context) != success) {
         return;
     }
-    driver->stream_synchronize(static_cast<Stream>(stream));
-    driver->pop_context(&popped);
+    int mode = 2;  // relaxed
+    driver->exchange_capture_mode(&mode);
+    if (capture_of(*driver, stream).status == 0) {
+        driver->stream_synchronize(static_cast<Stream>(stream));
+    }
+    driver->exchange_capture_mode(&mode);
+    driver->pop_context(&context);
 }
 
 StreamInfo Streams::look_at(void* stream) const {
@@ -37,7 +42,6 @@ StreamInfo Streams::look_at(void* stream) const {
     StreamInfo info;
     info.handle = stream;
     info.fleeting = is_per_thread(stream);
-    info.waits_for_blocking = is_legacy(stream);
     if (!is_legacy(stream) && !is_per_thread(stream)) {
         Context context = nullptr;
         check("not a stream", driver().stream_context(static_cast<Stream>(stream), &context));
@@ -74,14 +78,18 @@ void Streams::drop_event(void* event) const noexcept {
     driver().destroy_event(event_of(event));
 }
 
+bool Streams::may_use(const StreamInfo& stream) const noexcept {
+    const Entered entered(device_);
+    if (is_legacy(stream.handle)) return !captures_.blocking();
+    const Capture capture = capture_of(driver(), stream.handle);
+    if (capture.status == 0) return true;
+    captures_.watch(stream_of(stream), capture.id);
+    return false;
+}
+
 bool Streams::record(void* event, const StreamInfo& stream) const {
     const Entered entered(device_);
-    if (is_legacy(stream.handle)) {
-        if (captures_.blocking()) return false;
-    } else if (const Capture capture = capture_of(driver(), stream.handle); capture.status != 0) {
-        captures_.watch(stream_of(stream), capture.id);
-        return false;
-    }
+    if (!may_use(stream)) return false;
     check("cannot mark a stream's work", driver().record_event(event_of(event), stream_of(stream)));
     return true;
 }

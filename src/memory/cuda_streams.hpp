@@ -6,7 +6,7 @@
 
 namespace cistern::cuda {
 
-/// Waits on the host for a stream's work, whichever device's it is.
+/// Waits on the host for a stream's work, whichever device's it is, unless it is being captured.
 void wait_for(void* stream) noexcept;
 
 class Streams : public StreamOrder {
@@ -18,7 +18,7 @@ public:
     [[nodiscard]] void* make_event() const override;
     void drop_event(void* event) const noexcept override;
     bool record(void* event, const StreamInfo& stream) const override;
-    [[nodiscard]] bool may_use_default() const noexcept override { return !captures_.blocking(); }
+    [[nodiscard]] bool may_use(const StreamInfo& stream) const noexcept override;
     [[nodiscard]] bool may_mark_all() const noexcept override { return !captures_.any(); }
     [[nodiscard]] bool record_all(void* event) const override;
     void wait(const StreamInfo& stream, void* event) const override;

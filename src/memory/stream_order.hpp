@@ -14,7 +14,6 @@ struct StreamInfo {
     std::uint64_t capture = 0;  // which capture it is part of; 0 for none
     void* graph = nullptr;      // that is being captured
     bool fleeting = false;      // to others, or later, the handle may name another stream or none
-    bool waits_for_blocking = false;  // the default stream: what it is given ends captures of those
 };
 
 class StreamOrder {
@@ -39,8 +38,9 @@ public:
     /// Marks the work that the stream has been given so far. False, doing nothing, if it is being
     /// captured.
     virtual bool record(void* event, const StreamInfo& stream) const = 0;
-    /// False while a blocking stream is captured: giving the default stream work would end that.
-    [[nodiscard]] virtual bool may_use_default() const noexcept = 0;
+    /// Whether work of the pool's own may be given to the stream: it would become part of a capture of that, and
+    /// the default stream's would end those of blocking streams.
+    [[nodiscard]] virtual bool may_use(const StreamInfo& stream) const noexcept = 0;
     /// False also while another is captured that was looked at: to mark or to wait for all work would end that.
     /// Of captures that were not, nobody can tell before they are ended so.
     [[nodiscard]] virtual bool may_mark_all() const noexcept = 0;

@@ -130,7 +130,6 @@ void Core::see_off(Lock& lock) noexcept {
             going.remove(*block);
             bool unused = waited;
             if (waited && block->uses != nullptr) {
-                if (!block->in_arena) block->uses->unwiped = false;  // nobody will read them
                 unused = unlocked(lock, [&] { return wait_for_uses(*block); });
             }
             if (!unused) {

@@ -212,26 +212,26 @@ void Core::close(Lane& lane) noexcept {
     if (unused) remove();
 }
 
-/// The graph and its instances are gone, and with them all that used the lane's memory. What the limits
-/// do not allow to stay goes later: here nobody may call the driver.
+/// The graph and its instances are gone, and with them what they did with the lane's memory; what streams did besides
+/// nobody has marked. What the limits do not allow to stay goes later: here nobody may call the driver.
 void Core::graph_gone(Lane& lane) noexcept {
     const Lock lock(lock_);
     const std::uint64_t now = coarse_now();
-    if (splits_) arena_->let_free(lane, settled(), now, ++order_);
+    if (splits_) arena_->let_free(lane, now, ++order_);
+    lane.kept = lane.open = false;
+    lane.unmarked = true;
     while (Block* const block = lane.set_aside.first()) {
         lane.set_aside.remove(*block);
         block->state = BlockState::out;
-        block->holes = &settled();
-        now_out(settled(), *block);
-        if (block->uses != nullptr && block->uses->unwiped) {
+        now_out(lane, *block);
+        if (block->uses != nullptr) {
             block->uses->streams.clear();
+            block->uses->unmarked = true;
             park(*block);
-            continue;
+        } else {
+            to_central(*block, now);
         }
-        delete std::exchange(block->uses, nullptr);
-        to_central(*block, now);
     }
-    lane.kept = lane.open = false;
     --lane.handles;
     enforce();
 }
@@ -379,8 +379,7 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
         } else if (open && !streams_->record(from.event, from.stream)) {
             return false;
         }
-        if (!to.ordered() || to.parks || to.captured() ||
-            (to.stream.waits_for_blocking && !streams_->may_use_default())) {
+        if (!to.ordered() || to.parks || to.captured() || !streams_->may_use(to.stream)) {
             return streams_->wait_on_host(from.event);
         }
         streams_->wait(to.stream, from.event);

@@ -73,6 +73,7 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
     Lane& lane = lane_of(block);
     const bool wipes = options_.wipe_on_release, used = block.uses != nullptr;
     const bool closed = lane.ordered() && !lane.open;
+    const bool callable = lane.ordered() && lane.open && !lane.stream.fleeting;
     if (lane.kept) {  // what its graph does with them nobody knows before that is gone
         if (wipes && !used) block.uses = new (std::nothrow) Uses;
         if (wipes && block.uses != nullptr) block.uses->unwiped = true;
@@ -87,8 +88,7 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
     unlocked(lock, [&] {
         try {
             if (!lane.ordered() && !used) return memory_.source()->zero(block.data, block.asked);
-            const bool on_stream = wipes && lane.ordered() && !closed && !lane.stream.fleeting &&
-                                   (!lane.stream.waits_for_blocking || streams_->may_use_default());
+            const bool on_stream = wipes && callable && streams_->may_use(lane.stream);
             if (on_stream && !used && !lane.parks) {
                 return streams_->zero(lane.stream, block.data, block.asked);
             }
@@ -117,10 +117,12 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
                 wait_for_uses(block);
             } else if (wipes && said) {
                 memory_.source()->zero(block.data, block.asked);
+                said = streams_->wait_for_all();
             }
         }
     });
-    if (!said && !lane.open) lane.unmarked = true;
+    // If somebody has closed it meanwhile, its event may not say what the stream was given just now.
+    if (lane.ordered() && !lane.open && (!said || (wipes && !closed))) lane.unmarked = true;
 }
 
 /// Waits on the host for the other streams that use a block. False if a capture keeps that from being said, or the
@@ -170,12 +172,15 @@ bool Core::wipe_late(Block& block) const noexcept {
         return true;
     }
     try {
-        if (!streams_->may_use_default()) return false;
+        if (!streams_->may_use(main_.stream)) return false;
         void* const event = block.uses->events.emplace_back(streams_->make_event());
         streams_->zero(main_.stream, block.data, block.asked);
         block.uses->unwiped = !streams_->record(event, main_.stream) && !streams_->wait_for_all();
         return !block.uses->unwiped;
-    } catch (const std::exception&) {
+    } catch (const DeviceError&) {  // unless a capture has begun, nobody will read them any more
+        block.uses->unwiped = !streams_->may_use(main_.stream);
+        return !block.uses->unwiped;
+    } catch (const std::bad_alloc&) {
         return false;
     }
 }

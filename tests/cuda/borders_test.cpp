@@ -206,6 +206,59 @@ TEST_F(Borders, BytesOfAThreadsDefaultStreamAreWipedInItsOrder) {
     EXPECT_THAT(read(pool.acquire(6 * some)), testing::Each(0));
 }
 
+TEST_F(Borders, BytesOfAStreamThatIsCapturedNowAreWipedBesideIt) {
+    for (const Memory& memory : {Memory::device(), Memory::pinned()}) {
+        Pool pool{memory, {.max_bytes = 8 * some, .wipe_on_release = true}};
+        const cuda::Stream captured = make_stream(), reader = make_stream(), stream = make_stream();
+        StreamPool ordered = pool.on(captured);
+        for (const bool also_used : {false, true}) {
+            Buffer buffer = ordered.acquire(6 * some);
+            fill(captured, buffer, 7);
+            EXPECT_EQ(driver.stream_synchronize(captured), 0);
+            if (also_used) also_used_on(buffer, reader);
+            check(also_used ? reader : captured, buffer, 7, late);
+            ASSERT_EQ(driver.begin_capture(captured, capture_relaxed), 0);
+            buffer.release();
+            cuda::Graph graph = nullptr, instance = nullptr;
+            ASSERT_EQ(driver.end_capture(captured, &graph), 0) << "the pool has ended it";
+            ASSERT_EQ(driver.instantiate(&instance, graph, 0), 0);
+            Buffer again = pool.acquire(6 * some);
+            EXPECT_THAT(read(again), testing::Each(0));
+            fill(nullptr, again, 5);
+            EXPECT_EQ(driver.synchronize(), 0);
+            EXPECT_EQ(driver.launch_graph(instance, stream), 0);
+            EXPECT_EQ(driver.synchronize(), 0);
+            check(nullptr, again, 5);
+            EXPECT_EQ(mismatches(), 0u) << "the graph has part in it";
+            EXPECT_EQ(driver.destroy_instance(instance), 0);
+            EXPECT_EQ(driver.destroy_graph(graph), 0);
+        }
+    }
+}
+
+TEST_F(Borders, AdoptedBytesAreWipedBeforeTheyGo) {
+    cuda::Address data = 0;
+    ASSERT_EQ(driver.allocate(&data, 2 * some), 0);
+    std::vector<unsigned char> last(2 * some, 1);
+    {
+        Pool pool{Memory::device(), {.wipe_on_release = true}};
+        pool.adopt(reinterpret_cast<void*>(data), 2 * some, [&](void* bytes) {
+            const auto to = reinterpret_cast<cuda::Address>(last.data());
+            EXPECT_EQ(driver.copy(to, reinterpret_cast<cuda::Address>(bytes), last.size()), 0);
+        });
+        const cuda::Stream stream = make_stream();
+        Buffer buffer = pool.on(stream).acquire(2 * some);
+        ASSERT_EQ(buffer.data(), reinterpret_cast<void*>(data));
+        fill(stream, buffer, 7, late);
+        Limits limits = limits_of(pool.options());
+        limits.max_idle_bytes = 0;
+        pool.set_limits(limits);
+        buffer.release();
+    }
+    EXPECT_THAT(last, testing::Each(0));
+    EXPECT_EQ(driver.free(data), 0);
+}
+
 TEST_F(Borders, BytesOfAGraphAreWipedWhenItIsGone) {
     Pool pool{Memory::device(), {.max_bytes = 8 * some, .wipe_on_release = true}};
     const cuda::Stream captured = make_stream(), stream = make_stream();

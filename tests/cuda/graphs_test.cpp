@@ -83,6 +83,35 @@ TEST_F(Captured, BytesComeBackWhenTheGraphIsGone) {
     EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
 }
 
+/// What streams do with a graph's buffers besides its replays goes on when the graph is gone.
+TEST_F(Captured, BytesComeBackAfterWhatElseUsedThem) {
+    for (const bool also_used : {false, true}) {
+        Pool pool{Memory::device(), {.max_bytes = 16 * some}};
+        const cuda::Stream stream = make_stream(), reader = make_stream(), other = make_stream();
+        StreamPool outside = pool.on(other);
+        begin(stream);
+        Buffer buffer = pool.on(stream).acquire(12 * some);
+        fill(stream, buffer, 1);
+        const cuda::Graph graph = end(stream), instance = instance_of(graph);
+        launch(instance, stream);
+        EXPECT_EQ(driver.stream_synchronize(stream), 0);
+        if (also_used) also_used_on(buffer, reader);
+        for (int i = 0; i < 3; ++i) check(also_used ? reader : stream, buffer, 1, late);
+        buffer.release();
+        EXPECT_EQ(driver.destroy_instance(instance), 0);
+        EXPECT_EQ(driver.destroy_graph(graph), 0);
+
+        Buffer again;
+        ASSERT_TRUE(soon([&] {
+            if (again.empty()) again = outside.try_acquire(12 * some);
+            return !again.empty();
+        }));
+        fill(other, again, 2);
+        check(other, again, 2);
+        EXPECT_EQ(mismatches(), 0u);
+    }
+}
+
 TEST_F(Captured, WithinACaptureAStreamUsesItsBytesAgain) {
     Pool pool{Memory::device()};
     const cuda::Stream stream = make_stream();
