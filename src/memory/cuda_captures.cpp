@@ -39,6 +39,13 @@ void Captures::watch(Stream captured, unsigned long long id) noexcept {
     watcher->capture.store(joined ? id : nothing, std::memory_order_release);
 }
 
+bool Captures::goes_on(unsigned long long id) noexcept {
+    for (Watcher* w = first(); w != nullptr; w = w->next) {
+        if (w->capture.load(std::memory_order_acquire) == id) return goes_on(*w);
+    }
+    return false;
+}
+
 bool Captures::blocking() const noexcept {
     const Entered entered(device_);
     Capture none;

@@ -25,6 +25,8 @@ public:
     explicit Captures(const DeviceContext& device) noexcept : device_(device) {}
     /// Remembers the capture that a stream is part of. It stays unknown if the driver refuses.
     void watch(Stream captured, unsigned long long id) noexcept;
+    /// Whether one that was remembered goes on.
+    [[nodiscard]] bool goes_on(unsigned long long id) noexcept;
     /// Whether a blocking stream is captured. That the driver tells, and work on the legacy stream would end it.
     [[nodiscard]] bool blocking() const noexcept;
     /// Whether that or a capture that was remembered goes on.

@@ -19,6 +19,9 @@ public:
     void drop_event(void* event) const noexcept override;
     bool record(void* event, const StreamInfo& stream) const override;
     [[nodiscard]] bool may_use(const StreamInfo& stream) const noexcept override;
+    [[nodiscard]] bool goes_on(const StreamInfo& captured) const noexcept override {
+        return captures_.goes_on(captured.capture);
+    }
     [[nodiscard]] bool may_mark_all() const noexcept override { return !captures_.any(); }
     [[nodiscard]] bool record_all(void* event) const override;
     void wait(const StreamInfo& stream, void* event) const override;

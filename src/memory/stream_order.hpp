@@ -41,6 +41,8 @@ public:
     /// Whether work of the pool's own may be given to the stream: it would become part of a capture of that, and
     /// the default stream's would end those of blocking streams.
     [[nodiscard]] virtual bool may_use(const StreamInfo& stream) const noexcept = 0;
+    /// Whether the capture that a stream was part of when it was looked at is known to go on.
+    [[nodiscard]] virtual bool goes_on(const StreamInfo& captured) const noexcept = 0;
     /// False also while another is captured that was looked at: to mark or to wait for all work would end that.
     /// Of captures that were not, nobody can tell before they are ended so.
     [[nodiscard]] virtual bool may_mark_all() const noexcept = 0;

@@ -145,8 +145,8 @@ public:
     void unmapped(Block& block) noexcept;
     /// Passes the holes that were idle at `order` on to another owner and joins them with its own.
     void pass_on(Holes& from, Holes& to, std::uint64_t order) noexcept;
-    /// Makes holes that were kept for a graph idle.
-    void let_free(Holes& holes, std::uint64_t now, std::uint64_t order) noexcept;
+    /// Makes holes that were kept for a graph idle, and another owner's.
+    void let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t order) noexcept;
     /// Lets whole segments in idle holes go, the oldest first, about `bytes` in all. Returns how many.
     std::size_t drop_segments(std::size_t bytes) noexcept;
 

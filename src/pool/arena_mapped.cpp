@@ -145,16 +145,10 @@ void Arena::pass_on(Holes& from, Holes& to, std::uint64_t order) noexcept {
     }
 }
 
-void Arena::let_free(Holes& holes, std::uint64_t now, std::uint64_t order) noexcept {
-    Leaving kept;
-    while (Block* const hole = holes.largest()) {
+void Arena::let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t order) noexcept {
+    while (Block* const hole = from.largest()) {
         remove_idle(*hole);
-        hole->state = BlockState::out;
-        kept.push_back(*hole);
-    }
-    holes.kept = false;
-    while (Block* const hole = kept.first()) {
-        kept.remove(*hole);
+        hole->holes = &to;
         give(*hole, now, order);
     }
 }

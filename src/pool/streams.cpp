@@ -212,26 +212,26 @@ void Core::close(Lane& lane) noexcept {
     if (unused) remove();
 }
 
-/// The graph and its instances are gone, and with them what they did with the lane's memory; what streams did besides
-/// nobody has marked. What the limits do not allow to stay goes later: here nobody may call the driver.
+/// The graph and its instances are gone, and with them what they did with the lane's memory. What the limits do not
+/// allow to stay goes later: here nobody may call the driver.
 void Core::graph_gone(Lane& lane) noexcept {
     const Lock lock(lock_);
     const std::uint64_t now = coarse_now();
-    if (splits_) arena_->let_free(lane, now, ++order_);
-    lane.kept = lane.open = false;
-    lane.unmarked = true;
+    if (splits_) arena_->let_free(lane, settled(), now, ++order_);
     while (Block* const block = lane.set_aside.first()) {
         lane.set_aside.remove(*block);
         block->state = BlockState::out;
-        now_out(lane, *block);
-        if (block->uses != nullptr) {
-            block->uses->streams.clear();
-            block->uses->unmarked = true;
-            park(*block);
-        } else {
+        block->holes = &settled();
+        now_out(settled(), *block);
+        if (block->uses == nullptr) {
             to_central(*block, now);
+            continue;
         }
+        Uses& uses = *block->uses;
+        uses.unmarked = uses.unmarked || (uses.events.empty() && !uses.streams.empty());
+        park(*block);
     }
+    lane.kept = lane.open = false;
     --lane.handles;
     enforce();
 }
@@ -371,6 +371,8 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
     if (!from.ordered() || &from == &to) return true;
     if (from.captured() && from.open) return false;
     const Busy busy_from(from), busy_to(to);
+    const bool in_order = to.ordered() && !to.parks && !to.captured() &&
+                          unlocked(lock, [&] { return streams_->may_use(to.stream); });
     if (!mark(from, lock)) return false;
     const bool open = from.open, stale = from.closing != 0 || from.unmarked;
     return unlocked(lock, [&] {
@@ -379,9 +381,7 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
         } else if (open && !streams_->record(from.event, from.stream)) {
             return false;
         }
-        if (!to.ordered() || to.parks || to.captured() || !streams_->may_use(to.stream)) {
-            return streams_->wait_on_host(from.event);
-        }
+        if (!in_order) return streams_->wait_on_host(from.event);
         streams_->wait(to.stream, from.event);
         return true;
     });

@@ -41,9 +41,8 @@ void Core::follow(const Buffer& buffer, const StreamInfo& stream) {
     Lock lock(core.lock_);
     Lane& lane = lane_of(block);
     // Within a capture nothing outside can be waited for; there the graph's memory is its own.
-    if (!lane.ordered() || lane.captured() || stream.capture != 0 || lane.stream.id == stream.id) {
-        return;
-    }
+    const bool graphs = lane.captured() && lane.open;
+    if (!lane.ordered() || graphs || stream.capture != 0 || lane.stream.id == stream.id) return;
     const Busy busy(lane);
     const bool open = lane.open;
     core.unlocked(lock, [&] {
@@ -68,22 +67,23 @@ bool Core::lent_on(const Buffer& buffer, const void* stream) noexcept {
 
 /// What a release asks of the driver: to mark what the streams have been given, and to wipe after that, on the lane's
 /// stream if that may be called. Else the block is parked, and unpark() does what is left. What nobody waits for but
-/// the lane's own stream is marked by who needs the bytes.
+/// the lane's own stream is marked by who needs the bytes. What a graph keeps is parked when that is gone.
 void Core::release_in_order(Block& block, Lock& lock) noexcept {
     Lane& lane = lane_of(block);
+    const Busy busy(lane);
     const bool wipes = options_.wipe_on_release, used = block.uses != nullptr;
-    const bool closed = lane.ordered() && !lane.open;
-    const bool callable = lane.ordered() && lane.open && !lane.stream.fleeting;
-    if (lane.kept) {  // what its graph does with them nobody knows before that is gone
+    const bool closed = lane.ordered() && (!lane.open || lane.kept);
+    const bool callable = lane.ordered() && !closed && !lane.stream.fleeting;
+    if (lane.kept && unlocked(lock, [&] { return streams_->goes_on(lane.stream); })) {
+        // Only the graph has used it.
         if (wipes && !used) block.uses = new (std::nothrow) Uses;
         if (wipes && block.uses != nullptr) block.uses->unwiped = true;
         return;
     }
-    if (!used && !wipes && !lane.parks) {
+    if (!used && !wipes && !lane.parks && !lane.kept) {
         if (closed) lane.unmarked = true;
         return;
     }
-    const Busy busy(lane);
     bool said = true;
     unlocked(lock, [&] {
         try {
@@ -111,13 +111,11 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
             if (lane.ordered()) mark(lane.stream, closed);
         } catch (...) {  // the device failed, or there is no memory for an event
             said = streams_->wait_for_all();
+            if (block.uses == nullptr) block.uses = new (std::nothrow) Uses;
             if (block.uses != nullptr) {
                 block.uses->unmarked = !said;
                 block.uses->unwiped = wipes;
                 wait_for_uses(block);
-            } else if (wipes && said) {
-                memory_.source()->zero(block.data, block.asked);
-                said = streams_->wait_for_all();
             }
         }
     });
@@ -177,10 +175,7 @@ bool Core::wipe_late(Block& block) const noexcept {
         streams_->zero(main_.stream, block.data, block.asked);
         block.uses->unwiped = !streams_->record(event, main_.stream) && !streams_->wait_for_all();
         return !block.uses->unwiped;
-    } catch (const DeviceError&) {  // unless a capture has begun, nobody will read them any more
-        block.uses->unwiped = !streams_->may_use(main_.stream);
-        return !block.uses->unwiped;
-    } catch (const std::bad_alloc&) {
+    } catch (const std::exception&) {
         return false;
     }
 }

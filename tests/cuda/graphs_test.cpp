@@ -112,6 +112,53 @@ TEST_F(Captured, BytesComeBackAfterWhatElseUsedThem) {
     }
 }
 
+TEST_F(Captured, BytesOfAGraphThatIsGoneServeTheNextCapture) {
+    for (const Memory& memory : {Memory::device(), Memory::pinned()}) {
+        Pool pool{memory, {.max_bytes = 16 * some}};
+        const cuda::Stream stream = make_stream();
+        for (int i = 0; i < 5; ++i) {  // the pool is asked for nothing in between
+            begin(stream);
+            Buffer inside, output;
+            ASSERT_TRUE(soon([&] {
+                if (inside.empty()) inside = pool.on(stream).try_acquire(8 * some);
+                if (output.empty()) output = pool.on(stream).try_acquire(4 * some);
+                return !inside.empty() && !output.empty();
+            })) << i;
+            fill(stream, inside, 1);
+            fill(stream, output, 2);
+            inside.release();
+            const cuda::Graph graph = end(stream), instance = instance_of(graph);
+            launch(instance, stream);
+            check(stream, output, 2, late);
+            output.release();
+            EXPECT_EQ(mismatches(), 0u);
+            destroy_all(graph, instance);
+        }
+    }
+}
+
+/// Whoever has kept the StreamPool of a capture gets bytes after the stream is done with them, too.
+TEST_F(Captured, TheHostGetsBytesOfAGraphAfterWhatElseUsedThem) {
+    Pool pool{Memory::pinned(), {.max_bytes = 16 * some}};
+    const cuda::Stream stream = make_stream();
+    begin(stream);
+    StreamPool inside = pool.on(stream);
+    Buffer buffer = inside.acquire(12 * some);
+    const cuda::Graph graph = end(stream), instance = instance_of(graph);
+    std::memset(buffer.data(), 1, buffer.size());
+    for (int i = 0; i < 3; ++i) check(stream, buffer, 1, late);
+    buffer.release();
+    EXPECT_EQ(driver.destroy_instance(instance), 0);
+    EXPECT_EQ(driver.destroy_graph(graph), 0);
+    Buffer again;
+    ASSERT_TRUE(soon([&] {
+        if (again.empty()) again = inside.try_acquire(12 * some);
+        return !again.empty();
+    }));
+    std::memset(again.data(), 2, again.size());
+    EXPECT_EQ(mismatches(), 0u);
+}
+
 TEST_F(Captured, WithinACaptureAStreamUsesItsBytesAgain) {
     Pool pool{Memory::device()};
     const cuda::Stream stream = make_stream();
