@@ -353,10 +353,8 @@ TEST_F(Captured, ACaptureThatFailedLendsNothing) {
     EXPECT_FALSE(pool.on(stream).acquire(some).empty());
 }
 
-// Bytes of another thread's default stream are had by an event of the whole context. By cuCtxRecordEvent's
-// documentation, which the stand-in follows, that ends every capture; on an H200 with driver 580 it does not.
+// They are had by an event of the whole context, which ends every capture; it was recorded when the lane closed.
 TEST_F(Captured, BytesOfAThreadsDefaultStreamAreHadWithoutEndingACapture) {
-    if (driver.is_stand_in()) GTEST_SKIP() << "the stand-in ends the capture, as documented";
     Pool pool{Memory::device(), {.max_bytes = 8 * some}};
     const cuda::Stream captured = make_stream(), other = make_stream();
     std::thread([&] {
