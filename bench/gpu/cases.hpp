@@ -11,5 +11,6 @@ nlohmann::ordered_json device_pairs(const Device& device);
 nlohmann::ordered_json pinned_memory(const Device& device);
 nlohmann::ordered_json mapping(const Device& device);
 nlohmann::ordered_json several_streams(const Device& device);
+nlohmann::ordered_json crossing(const Device& device);
 
 }  // namespace bench

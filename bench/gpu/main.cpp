@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
         Case{"pinned", "pinned memory: pairs, the first GiB, waste", bench::pinned_memory},
         Case{"mapping", "what the driver's calls behind a growth cost", bench::mapping},
         Case{"streams", "four threads on four streams", bench::several_streams},
+        Case{"crossing", "a block that goes from stream to stream", bench::crossing},
     };
     std::string help =
         "Cistern on a CUDA device beside the driver's own allocators; prints JSON.\n";

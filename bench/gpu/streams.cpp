@@ -164,21 +164,31 @@ nlohmann::ordered_json several_streams(const Device& device) {
     nlohmann::ordered_json result;
     result["throughput"] = rows;
     result["words_corrupted"] = device.errors();
+    return result;
+}
 
+nlohmann::ordered_json crossing(const Device&) {
     const std::array<StreamOf, 2> streams;
     // A block crosses when its new stream would else ask the memory for more.
     cistern::Pool pool(cistern::Memory::device(), {.max_bytes = std::size_t{64} << 20,
                                                    .max_idle_bytes = std::size_t{64} << 20});
-    cistern::StreamPool first = pool.on(streams[0].get()), second = pool.on(streams[1].get());
-    constexpr std::size_t crossings = 2000, bytes = std::size_t{48} << 20;
-    static_cast<void>(first.acquire(bytes));
-    const double begin = seconds();
-    for (std::size_t i = 0; i < crossings / 2; ++i) {
-        static_cast<void>(second.acquire(bytes));
-        static_cast<void>(first.acquire(bytes));
-    }
-    result["crossing_ns"] = (seconds() - begin) * 1e9 / crossings;
-    return result;
+    std::array lanes{pool.on(streams[0].get()), pool.on(streams[1].get())};
+    CUevent event = nullptr;
+    BENCH_CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    const auto cross = [&](std::size_t steps) {
+        for (std::size_t i = 0; i < steps; ++i) {
+            static_cast<void>(lanes[i % 2].acquire(std::size_t{48} << 20));
+        }
+    };
+    const auto bare_event = [&](std::size_t steps) {
+        for (std::size_t i = 0; i < steps; ++i) {
+            BENCH_CHECK(cuEventRecord(event, streams[i % 2].get()));
+            BENCH_CHECK(cuStreamWaitEvent(streams[(i + 1) % 2].get(), event, 0));
+        }
+    };
+    const std::vector<double> best = best_of({{200, cross}, {200, bare_event}}, 64);
+    BENCH_CHECK(cuEventDestroy(event));
+    return {{"cistern_ns", best[0]}, {"one_event_ns", best[1]}};
 }
 
 }  // namespace bench

@@ -480,7 +480,7 @@ TEST_P(BesideACapture, OthersGoOnWithBuffersThatOutliveTheirStreamPools) {
                 const OnThread entered(*this);
                 for (unsigned i = 0; !stop; ++i) {
                     const auto value = static_cast<unsigned char>(2 * i + thread);
-                    Buffer buffer = pool.on(stream).acquire(some + i % 50 * 4_KiB);
+                    Buffer buffer = pool.on(stream).acquire(some + i % 8 * 4_KiB);
                     fill(stream, buffer, value);
                     check(stream, buffer, value, i % 64 == 0);
                     ++buffers[thread];
@@ -488,7 +488,7 @@ TEST_P(BesideACapture, OthersGoOnWithBuffersThatOutliveTheirStreamPools) {
             });
         }
         for (const auto& of_thread : buffers) {  // till then the pool grows
-            while (of_thread < 200) std::this_thread::yield();
+            while (of_thread < 40) std::this_thread::yield();
         }
         for (int i = 0; i < 30 && !HasFailure(); ++i) {
             begin();
