@@ -31,6 +31,11 @@ Core& Interop::core(const Pool& pool) noexcept { return core_of(*pool.handle_); 
 
 Buffer Interop::lend(CoreFront& lane, std::size_t bytes) { return Lender(&lane).acquire(bytes); }
 
+CoreFront* Interop::by_default(const Pool& pool) noexcept {
+    CoreFront& front = *pool.handle_;
+    return lane_of(front).ordered() ? &front : nullptr;
+}
+
 std::shared_ptr<CoreFront> Interop::open_any(const Pool& pool, void* stream) {
     return core(pool).on(stream, pool.handle_, true);
 }
@@ -132,6 +137,9 @@ CoreFront& open_lane(const Pool& pool, std::uint64_t id, void* stream) {
 }  // namespace
 
 Buffer acquire_on_any(const Pool& pool, std::size_t bytes, void* stream) {
+    if (cuda::is_legacy(stream)) {  // which is never captured, and never gone: nothing to ask for
+        if (CoreFront* const lane = Interop::by_default(pool)) return Interop::lend(*lane, bytes);
+    }
     const StreamInfo info = order_of(pool.memory()).look_at(stream);
     if (info.capture == 0) return Interop::lend(open_lane(pool, info.id, stream), bytes);
     const std::shared_ptr<CoreFront> lane = Interop::open_any(pool, stream);

@@ -22,6 +22,8 @@ struct Interop {
     /// Opens the lane of a stream that nobody vouches for: it may be destroyed at any time. The lane does not
     /// keep the pool's idle bytes, only the little that it needs itself.
     static std::shared_ptr<CoreFront> open_any(const Pool& pool, void* stream);
+    /// Returns what a pool lends by in the order of the default stream without being asked; else null.
+    static CoreFront* by_default(const Pool& pool) noexcept;
     static bool lent_by(const Pool& pool, const Buffer& buffer) noexcept {
         return pool.lent(buffer);
     }

@@ -371,6 +371,19 @@ TEST_F(Borders, ACaptureTakesNoMoreThanItAsksFor) {
     EXPECT_EQ(driver.destroy_graph(graph), 0);
 }
 
+TEST_F(BordersCalls, HooksAskNothingAboutTheDefaultStream) {
+    const auto pair = [] {
+        cistern_cuda_free(cistern_cuda_malloc(2 * some, 0, nullptr), 0, 0, nullptr);
+    };
+    for (int i = 0; i < 3; ++i) pair();
+    int called = 0;
+    driver.control->set_hook([](void* count, const char*) { ++*static_cast<int*>(count); },
+                             &called);
+    for (int i = 0; i < 100; ++i) pair();
+    driver.control->set_hook(nullptr, nullptr);
+    EXPECT_EQ(called, 0);
+}
+
 // --- Streams that others name -----------------------------------------------------------------------
 
 TEST_F(Borders, ASecondStreamOfAHookMayBeGoneBeforeTheRelease) {
