@@ -40,8 +40,12 @@ void Captures::watch(Stream captured, unsigned long long id) noexcept {
 }
 
 bool Captures::goes_on(unsigned long long id) noexcept {
-    for (Watcher* w = first(); w != nullptr; w = w->next) {
-        if (w->capture.load(std::memory_order_acquire) == id) return goes_on(*w);
+    const Entered entered(device_);
+    for (const Watcher* w = first(); w != nullptr; w = w->next) {
+        if (w->capture.load(std::memory_order_acquire) != id) continue;
+        Capture capture;  // meanwhile it may be another one's
+        const Result result = ask(device_.driver(), w->stream, capture);
+        if (result == success && capture.status != 0 && capture.id == id) return true;
     }
     return false;
 }

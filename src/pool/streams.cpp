@@ -223,13 +223,11 @@ void Core::graph_gone(Lane& lane) noexcept {
         block->state = BlockState::out;
         block->holes = &settled();
         now_out(settled(), *block);
-        if (block->uses == nullptr) {
+        if (block->uses != nullptr) {
+            park(*block);
+        } else {
             to_central(*block, now);
-            continue;
         }
-        Uses& uses = *block->uses;
-        uses.unmarked = uses.unmarked || (uses.events.empty() && !uses.streams.empty());
-        park(*block);
     }
     lane.kept = lane.open = false;
     --lane.handles;
@@ -381,7 +379,7 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
         } else if (open && !streams_->record(from.event, from.stream)) {
             return false;
         }
-        if (!in_order) return streams_->wait_on_host(from.event);
+        if (!in_order || !streams_->may_use(to.stream)) return streams_->wait_on_host(from.event);
         streams_->wait(to.stream, from.event);
         return true;
     });

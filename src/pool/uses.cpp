@@ -75,9 +75,12 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
     const bool closed = lane.ordered() && (!lane.open || lane.kept);
     const bool callable = lane.ordered() && !closed && !lane.stream.fleeting;
     if (lane.kept && unlocked(lock, [&] { return streams_->goes_on(lane.stream); })) {
-        // Only the graph has used it.
+        // Only the graph has used it, and streams that are marked when that is gone.
         if (wipes && !used) block.uses = new (std::nothrow) Uses;
-        if (wipes && block.uses != nullptr) block.uses->unwiped = true;
+        if (block.uses != nullptr) {
+            block.uses->unwiped = wipes;
+            block.uses->unmarked = !block.uses->streams.empty();
+        }
         return;
     }
     if (!used && !wipes && !lane.parks && !lane.kept) {
@@ -116,6 +119,9 @@ void Core::release_in_order(Block& block, Lock& lock) noexcept {
                 block.uses->unmarked = !said;
                 block.uses->unwiped = wipes;
                 wait_for_uses(block);
+            } else if (wipes && said) {
+                memory_.source()->zero(block.data, block.asked);
+                said = streams_->wait_for_all();
             }
         }
     });
@@ -171,8 +177,8 @@ bool Core::wipe_late(Block& block) const noexcept {
     }
     try {
         if (!streams_->may_use(main_.stream)) return false;
-        void* const event = block.uses->events.emplace_back(streams_->make_event());
         streams_->zero(main_.stream, block.data, block.asked);
+        void* const event = block.uses->events.emplace_back(streams_->make_event());
         block.uses->unwiped = !streams_->record(event, main_.stream) && !streams_->wait_for_all();
         return !block.uses->unwiped;
     } catch (const std::exception&) {
