@@ -35,16 +35,15 @@ public:
     /// Events. Those that can fail throw DeviceError.
     [[nodiscard]] virtual void* make_event() const = 0;
     virtual void drop_event(void* event) const noexcept = 0;
-    /// Marks the work that the stream has been given so far. False, doing nothing, if it is being
-    /// captured.
+    /// Marks the work that the stream has been given so far. False, doing nothing, if it may not be used.
     virtual bool record(void* event, const StreamInfo& stream) const = 0;
     /// Whether work of the pool's own may be given to the stream: it would become part of a capture of that, and
     /// the default stream's would end those of blocking streams.
     [[nodiscard]] virtual bool may_use(const StreamInfo& stream) const noexcept = 0;
     /// Whether the capture that a stream was part of when it was looked at is known to go on.
     [[nodiscard]] virtual bool goes_on(const StreamInfo& captured) const noexcept = 0;
-    /// False also while another is captured that was looked at: to mark or to wait for all work would end that.
-    /// Of captures that were not, nobody can tell before they are ended so.
+    /// False while a blocking stream is captured, or any that was looked at meanwhile: to mark or to wait for all work
+    /// would end that. Of other captures nobody can tell before they are ended so.
     [[nodiscard]] virtual bool may_mark_all() const noexcept = 0;
     /// Marks all work that the device has been given so far, whatever became of its streams. False, and nothing
     /// marked, while a stream is being captured.

@@ -30,6 +30,17 @@ bool soon(Condition condition) {
     return condition();
 }
 
+/// Borrows what another thread is about to let go; empty if it does not come.
+template <class From>
+Buffer acquired_soon(From& from, std::size_t bytes) {
+    Buffer buffer;
+    soon([&] {
+        if (buffer.empty()) buffer = from.try_acquire(bytes);
+        return !buffer.empty();
+    });
+    return buffer;
+}
+
 class Gpu : public testing::Test {
 protected:
     static constexpr bool late = true;

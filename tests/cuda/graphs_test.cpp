@@ -101,11 +101,8 @@ TEST_F(Captured, BytesComeBackAfterWhatElseUsedThem) {
         EXPECT_EQ(driver.destroy_instance(instance), 0);
         EXPECT_EQ(driver.destroy_graph(graph), 0);
 
-        Buffer again;
-        ASSERT_TRUE(soon([&] {
-            if (again.empty()) again = outside.try_acquire(12 * some);
-            return !again.empty();
-        }));
+        const Buffer again = acquired_soon(outside, 12 * some);
+        ASSERT_FALSE(again.empty());
         fill(other, again, 2);
         check(other, again, 2);
         EXPECT_EQ(mismatches(), 0u);
@@ -118,12 +115,10 @@ TEST_F(Captured, BytesOfAGraphThatIsGoneServeTheNextCapture) {
         const cuda::Stream stream = make_stream();
         for (int i = 0; i < 5; ++i) {  // the pool is asked for nothing in between
             begin(stream);
-            Buffer inside, output;
-            ASSERT_TRUE(soon([&] {
-                if (inside.empty()) inside = pool.on(stream).try_acquire(8 * some);
-                if (output.empty()) output = pool.on(stream).try_acquire(4 * some);
-                return !inside.empty() && !output.empty();
-            })) << i;
+            StreamPool captured = pool.on(stream);
+            Buffer inside = acquired_soon(captured, 8 * some);
+            Buffer output = acquired_soon(captured, 4 * some);
+            ASSERT_FALSE(inside.empty() || output.empty()) << i;
             fill(stream, inside, 1);
             fill(stream, output, 2);
             inside.release();
@@ -150,11 +145,8 @@ TEST_F(Captured, TheHostGetsBytesOfAGraphAfterWhatElseUsedThem) {
     buffer.release();
     EXPECT_EQ(driver.destroy_instance(instance), 0);
     EXPECT_EQ(driver.destroy_graph(graph), 0);
-    Buffer again;
-    ASSERT_TRUE(soon([&] {
-        if (again.empty()) again = inside.try_acquire(12 * some);
-        return !again.empty();
-    }));
+    const Buffer again = acquired_soon(inside, 12 * some);
+    ASSERT_FALSE(again.empty());
     std::memset(again.data(), 2, again.size());
     EXPECT_EQ(mismatches(), 0u);
 }
