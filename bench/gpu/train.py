@@ -2,7 +2,7 @@
 
     python bench/gpu/train.py --allocator torch|expandable|cistern --model transformer|resnet
     python bench/gpu/train.py --allocator torch --model resnet --record FILE   # a trace for `cistern replay`
-    python bench/gpu/train.py                 # all of them, each in a process of its own, as a table
+    python bench/gpu/train.py                 # all of them at once, in processes that take steps in turn, as a table
 
 Weights and data are random, from a fixed seed, so that every allocator sees the same program. The library
 is found by --library (libcistern.so), else the installed Python package is used.
@@ -14,6 +14,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ALLOCATORS = ("torch", "expandable", "cistern")
@@ -125,12 +126,14 @@ def train(arguments):
         torch.cuda.memory._record_memory_history(stacks="python", context=None, max_entries=10**7)
     losses, times = [], []
     next(steps)
-    begin = time.perf_counter()
-    for loss in steps:
-        losses.append(float(loss))  # waits for the device
-        now = time.perf_counter()
-        times.append(now - begin)
-        begin = now
+    for _ in range(arguments.steps):
+        if arguments.in_turns:
+            wait_for_turn()
+        begin = time.perf_counter()
+        losses.append(float(next(steps)))  # waits for the device
+        times.append(time.perf_counter() - begin)
+    if arguments.in_turns:
+        wait_for_turn()  # the others have a step to go
     if arguments.record:
         record(arguments.record, torch.cuda.memory._snapshot()["device_traces"][0])
     moves = moved = 0
@@ -140,52 +143,106 @@ def train(arguments):
         pool = stats()
         allocated, reserved = pool["lent_bytes"]["peak"], pool["held_bytes"]["peak"]
         moves, moved = pool["moves"], pool["moved_bytes"]
-    warm = times[len(times) // 4:]
+    warm = [seconds * 1e3 for seconds in times[len(times) // 4:]]
     return {"allocator": arguments.allocator, "model": arguments.model, "losses": losses,
             "allocated_bytes": allocated, "reserved_bytes": reserved,
             "moves": moves, "moved_bytes": moved,
-            "step_ms": statistics.mean(warm) * 1e3, "median_step_ms": statistics.median(warm) * 1e3}
+            "step_ms": statistics.mean(warm), "median_step_ms": statistics.median(warm), "steps_ms": warm}
+
+
+def wait_for_turn():
+    """Tells the process that started this one that it is ready, and waits until it may go on."""
+    print("ready", flush=True)
+    if sys.stdin.readline() == "":
+        sys.exit("the process that gives turns has ended")
+
+
+class Trainee:
+    """A process that trains with one allocator, a step whenever it is told to."""
+
+    def __init__(self, arguments, allocator, model):
+        self.command = [sys.executable, __file__, "--in-turns", "--allocator", allocator, "--model", model,
+                        "--steps", str(arguments.steps)]
+        if arguments.library is not None:
+            self.command += ["--library", arguments.library]
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.errors, text=True)
+
+    def fail(self):
+        self.errors.seek(0)
+        sys.exit(f"{' '.join(self.command)} failed:\n{self.errors.read()[-3000:]}")
+
+    def wait(self):
+        """Waits until it is ready for its next step."""
+        for line in self.process.stdout:
+            if line == "ready\n":
+                return
+        self.fail()
+
+    def step(self):
+        try:
+            print(file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            self.fail()
+        self.wait()
+
+    def figures(self):
+        lines = self.process.communicate("\n")[0].splitlines()
+        if self.process.returncode != 0:
+            self.fail()
+        return json.loads(lines[-1])
+
+
+def train_in_turns(arguments, model):
+    """Trains with every allocator at once, one step of each in turn, so that they see the same machine."""
+    trainees = {allocator: Trainee(arguments, allocator, model) for allocator in ALLOCATORS}
+    try:
+        for trainee in trainees.values():
+            trainee.wait()
+        for step in range(arguments.steps):
+            first = step % len(ALLOCATORS)
+            for allocator in ALLOCATORS[first:] + ALLOCATORS[:first]:
+                trainees[allocator].step()
+        return {allocator: trainee.figures() for allocator, trainee in trainees.items()}
+    finally:
+        for trainee in trainees.values():
+            trainee.process.kill()
 
 
 def run_all(arguments):
     results = []
     for model in [arguments.model] if arguments.model else MODELS:
-        runs, times = {}, {allocator: [] for allocator in ALLOCATORS}
-        for _ in range(arguments.rounds):
-            for allocator in ALLOCATORS:
-                command = [sys.executable, __file__, "--allocator", allocator, "--model", model,
-                           "--steps", str(arguments.steps)]
-                if arguments.library is not None:
-                    command += ["--library", arguments.library]
-                output = subprocess.run(command, capture_output=True, text=True)
-                if output.returncode != 0:
-                    sys.exit(f"{' '.join(command)} failed:\n{output.stderr[-3000:]}")
-                run = json.loads(output.stdout.splitlines()[-1])
-                times[allocator].append(run["step_ms"])
-                best = runs.get(allocator)
-                if best is None or run["step_ms"] < best["step_ms"]:
-                    runs[allocator] = run
+        rounds = [train_in_turns(arguments, model) for _ in range(arguments.rounds)]
+        runs, times, steps = rounds[0], {}, {}
+        for allocator in ALLOCATORS:
+            each = [run[allocator]["steps_ms"] for run in rounds]
+            times[allocator] = [statistics.mean(steps_ms) for steps_ms in each]
+            steps[allocator] = [min(step) for step in zip(*each)]  # what else the machine does is not in these
+        step_ms = {allocator: statistics.mean(quickest) for allocator, quickest in steps.items()}
         base = runs["torch"]
         for allocator, run in runs.items():
-            apart = [abs(a - b) for a, b in zip(run["losses"], base["losses"])]
+            losses = zip(base["losses"], *(each[allocator]["losses"] for each in rounds))
+            apart = [max(abs(loss - theirs) for loss in ours) for theirs, *ours in losses]
             furthest = max(apart)
             same = next((i for i, by in enumerate(apart) if by != 0), len(apart))
             results.append({
                 "model": model, "allocator": allocator, "last_loss": run["losses"][-1],
                 "largest_difference_of_losses": furthest, "equal_losses": same,
-                "reserved_bytes": run["reserved_bytes"], "own_allocated_bytes": run["allocated_bytes"],
-                "reserved_over_allocated": run["reserved_bytes"] / base["allocated_bytes"],
+                "reserved_bytes": max(each[allocator]["reserved_bytes"] for each in rounds),
+                "own_allocated_bytes": run["allocated_bytes"],
                 "moves": run["moves"], "moved_bytes": run["moved_bytes"],
-                "step_ms": run["step_ms"], "step_ms_of_each_process": times[allocator],
-                "median_step_ms": run["median_step_ms"],
-                "step_over_torch": run["step_ms"] / base["step_ms"],
-                "step_over_expandable": run["step_ms"] / runs["expandable"]["step_ms"]})
+                "step_ms": step_ms[allocator], "step_ms_of_each_process": times[allocator],
+                "steps_ms": steps[allocator],
+                "step_over_torch": step_ms[allocator] / step_ms["torch"],
+                "step_over_expandable": step_ms[allocator] / step_ms["expandable"]})
             row = results[-1]
+            row["reserved_over_allocated"] = row["reserved_bytes"] / base["allocated_bytes"]
             print(f"{model:<12} {allocator:<11} loss {row['last_loss']:.4f} ({same} equal, "
-                  f"then differs {furthest:.1e}) reserved {run['reserved_bytes'] / 2**20:8.0f} MiB = "
+                  f"then differs {furthest:.1e}) reserved {row['reserved_bytes'] / 2**20:8.0f} MiB = "
                   f"{row['reserved_over_allocated']:.3f} x allocated, step {row['step_ms']:.2f} ms = "
                   f"{row['step_over_torch']:.3f} x torch, {row['step_over_expandable']:.3f} x expandable "
-                  f"(of {', '.join(f'{ms:.1f}' for ms in times[allocator])})", flush=True)
+                  f"(processes: {', '.join(f'{ms:.1f}' for ms in times[allocator])})", flush=True)
     return results
 
 
@@ -194,7 +251,8 @@ def main():
     parser.add_argument("--allocator", choices=ALLOCATORS)
     parser.add_argument("--model", choices=MODELS)
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--rounds", type=int, default=2, help="processes for each, the quickest counts")
+    parser.add_argument("--rounds", type=int, default=2, help="processes for each; of every step the quickest counts")
+    parser.add_argument("--in-turns", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--library", help="libcistern.so, instead of the installed package")
     parser.add_argument("--record", metavar="FILE", help="write a trace (gzip) of what PyTorch's own allocator did")
     parser.add_argument("--json", help="write the figures to this file")

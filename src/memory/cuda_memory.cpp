@@ -2,8 +2,9 @@
 //
 // Device memory is physical handles mapped into one reserved range. To map a handle costs 30 to 50 µs,
 // whatever its size up to 32 MiB (H200, `cistern_bench_gpu mapping`), and only whole handles can be unmapped:
-// small ones leave less idle, large ones grow faster, so a growth has at most 16 of them up to 1 GiB. Where a
-// device or process refuses to map, pools keep whole blocks of cuMemAlloc.
+// small ones leave less idle, large ones grow faster, so a growth has at most 16 of them up to 1 GiB, fewer if
+// they were less than 1/2048 of all that is mapped. Where a device or process refuses to map, pools keep whole
+// blocks of cuMemAlloc.
 //
 // Pinned memory is host pages, touched by several threads and registered: ten times as fast as
 // cuMemHostAlloc for the first GiB. No copy may span two registrations, so they are seams.
@@ -37,6 +38,7 @@ using cuda::Address, cuda::DeviceContext, cuda::Entered, cuda::Handle, cuda::Res
 constexpr std::size_t unit = 2 << 20;
 constexpr std::size_t largest_handle = 64 << 20;
 constexpr std::size_t handles_per_growth = 16;  // unless they were larger than that
+constexpr std::size_t share_of_mapped = 2048;   // a handle is that part of it, or more
 constexpr std::size_t most_ahead = 8 << 20;     // mapped when less is needed
 
 Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
@@ -56,6 +58,14 @@ std::size_t growth_for(std::size_t bytes, std::size_t held) noexcept {
     return std::max(bytes, std::clamp(round_down(held / 64, unit), unit, most_ahead));
 }
 
+/// The size of the handles of a growth: small beside it and beside all that is `mapped`, since only whole ones can
+/// be given back, but not smaller, since each has its price.
+std::size_t handle_for(std::size_t bytes, std::size_t mapped, std::size_t page) noexcept {
+    const std::size_t share =
+        std::max(bytes / handles_per_growth, std::min(bytes, mapped / share_of_mapped));
+    return std::clamp(round_up(share, page), page, std::max(page, largest_handle));
+}
+
 /// Which segments there are, and what is known of each.
 template <class Of>
 class Segments {
@@ -66,6 +76,7 @@ public:
     void add(std::byte* begin, std::size_t bytes, Of of) {
         const std::scoped_lock hold(lock_);
         all_.emplace(begin, Segment{bytes, of});
+        bytes_ += bytes;
     }
     /// Removes the segments that lie in a part; calls f(begin, bytes, of) for each, with no lock held.
     template <class F>
@@ -77,18 +88,27 @@ public:
                 const auto found = all_.lower_bound(begin);
                 if (found == all_.end() || found->first >= begin + bytes) return;
                 node = all_.extract(found);
+                bytes_ -= node.mapped().bytes;
             }
             f(node.key(), node.mapped().bytes, node.mapped().of);
         }
     }
-    [[nodiscard]] Part within(std::byte* begin, std::byte* end) const noexcept {
+    [[nodiscard]] std::size_t bytes() const noexcept {
+        const std::scoped_lock hold(lock_);
+        return bytes_;
+    }
+    [[nodiscard]] Part within(std::byte* begin, std::byte* end, std::size_t enough) const noexcept {
         const std::scoped_lock hold(lock_);
         Part part;
-        for (auto it = all_.lower_bound(begin); it != all_.end(); ++it) {
+        std::size_t bytes = 0;
+        for (auto it = all_.lower_bound(end); it != all_.begin() && bytes < enough;) {
+            --it;
             std::byte* const segment_end = it->first + it->second.bytes;
-            if (segment_end > end) break;
-            if (part.begin == nullptr) part.begin = it->first;
-            part.end = segment_end;
+            if (it->first < begin) break;
+            if (segment_end > end) continue;
+            if (part.end == nullptr) part.end = segment_end;
+            part.begin = it->first;
+            bytes += it->second.bytes;
         }
         return part;
     }
@@ -114,6 +134,7 @@ private:
     using Map = std::map<std::byte*, Segment>;
     mutable std::mutex lock_;  // never held during a call to the driver
     Map all_;
+    std::size_t bytes_ = 0;
 };
 
 // --- Device -----------------------------------------------------------------------------------------
@@ -185,15 +206,15 @@ public:
     [[nodiscard]] std::size_t growth(std::size_t bytes, std::size_t held) const noexcept override {
         return growth_for(bytes, held);
     }
-    [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end) const noexcept override {
-        return segments_.within(begin, end);
+    [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end,
+                                       std::size_t enough) const noexcept override {
+        return segments_.within(begin, end, enough);
     }
 
     bool map(void* data, std::size_t bytes) override {
         const Entered entered(device());
         auto* const begin = static_cast<std::byte*>(data);
-        const std::size_t handle_bytes = std::clamp(round_up(bytes / handles_per_growth, page_),
-                                                    page_, std::max(page_, largest_handle));
+        const std::size_t handle_bytes = handle_for(bytes, segments_.bytes() + bytes, page_);
         std::size_t done = 0;
         Result result = cuda::success;
         Handle handle = 0;
@@ -385,8 +406,9 @@ public:
     [[nodiscard]] std::size_t growth(std::size_t bytes, std::size_t held) const noexcept override {
         return growth_for(bytes, held);
     }
-    [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end) const noexcept override {
-        return segments_.within(begin, end);
+    [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end,
+                                       std::size_t enough) const noexcept override {
+        return segments_.within(begin, end, enough);
     }
 
     bool map(void* data, std::size_t bytes) override {

@@ -60,9 +60,11 @@ public:
         std::byte* begin = nullptr;
         std::byte* end = nullptr;
     };
-    /// Returns from where to where the segments lie that are wholly in [begin, end); empty if none
-    /// does. Makes no call to the driver.
-    [[nodiscard]] virtual Part segments_within(std::byte* begin, std::byte* end) const noexcept = 0;
+    static constexpr std::size_t all = SIZE_MAX;
+    /// Returns from where to where the last segments lie that are wholly in [begin, end), as few as make up `enough`
+    /// bytes, or all; empty if none does. Makes no call to the driver.
+    [[nodiscard]] virtual Part segments_within(std::byte* begin, std::byte* end,
+                                               std::size_t enough) const noexcept = 0;
 
     bool commit(void*, std::size_t) noexcept final { return false; }
     void decommit(void*, std::size_t, void*, std::size_t) noexcept final {}

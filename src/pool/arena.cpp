@@ -32,7 +32,7 @@ Arena::~Arena() {
         }
         if (mapped_ != nullptr) {
             const auto [begin, end] =
-                mapped_->segments_within(range.data, range.data + range.bytes);
+                mapped_->segments_within(range.data, range.data + range.bytes, MappedSource::all);
             if (begin != end) mapped_->unmap(begin, static_cast<std::size_t>(end - begin));
         }
         source_.unreserve(range.data, range.bytes);

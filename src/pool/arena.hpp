@@ -147,8 +147,14 @@ public:
     void pass_on(Holes& from, Holes& to, std::uint64_t order) noexcept;
     /// Makes holes that were kept for a graph idle, and another owner's.
     void let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t order) noexcept;
-    /// Lets whole segments in idle holes go, the oldest first, about `bytes` in all. Returns how many.
-    std::size_t drop_segments(std::size_t bytes) noexcept;
+    /// Lets whole segments in idle holes go, the oldest first, at least `bytes` if there are. Returns how many.
+    std::size_t drop_segments(std::size_t bytes) noexcept {
+        return drop_segments(bytes, MappedSource::all, Place{});
+    }
+    /// The same before a growth for a block of `bytes` beyond the `peak`: as many as it will map, none of its own
+    /// place, and none much larger than is wanted.
+    std::size_t drop_segments_for(const Holes& holes, std::size_t bytes, std::size_t held,
+                                  std::size_t peak) noexcept;
 
     /// Makes a block that is out larger, `bytes` in all, by what follows it: no_place if that is not
     /// free. Needs two spare descriptors.
@@ -234,6 +240,9 @@ private:
     }
     [[nodiscard]] bool joins(const Block& block, const Block& with_after) const noexcept;
     Block& join_hollow(Block& block) noexcept;
+    [[nodiscard]] std::size_t growth_at(const Place& place, std::size_t held) const noexcept;
+    std::size_t drop_segments(std::size_t bytes, std::size_t too_many,
+                              const Place& spared) noexcept;
     [[nodiscard]] Place best_place(const Holes& holes, std::size_t bytes) const noexcept;
     [[nodiscard]] Plan plan_moves(Place& place, Moving moving) const noexcept;
     void plan_moves(Plan& plan, const Place& place, std::byte* begin, std::byte* end,

@@ -11,6 +11,20 @@
 
 namespace cistern {
 
+namespace {
+
+constexpr std::size_t excess =
+    16;  // what goes beyond what is wanted is at most this part of what is held
+
+}  // namespace
+
+/// How much to map for a block at a place: what it needs, in whole pages, or more, ahead of the next one.
+std::size_t Arena::growth_at(const Place& place, std::size_t held) const noexcept {
+    const std::size_t needed = place.hollow_bytes();
+    const std::size_t wished = std::max(mapped_->growth(needed, held), needed);
+    return std::min(round_up(wished, source_.page()), place.hollow->bytes);
+}
+
 Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t limit,
                                   std::size_t idle_limit, std::size_t held) noexcept {
     if (Block* const hole = backed_.find(bytes, ~std::size_t{0}); hole != nullptr) {
@@ -36,8 +50,7 @@ Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t l
         return growth;
     }
     const std::size_t least = round_up(needed, page);
-    const std::size_t wished = std::min(
-        round_up(std::max(mapped_->growth(needed, held), needed), page), place.hollow->bytes);
+    const std::size_t wished = growth_at(place, held);
     const std::size_t mapped = wished <= limit ? wished : least;
     if (mapped - needed <= idle_limit) growth.new_bytes = std::min(mapped, limit);
     if (place.after != nullptr && mapped == place.hollow->bytes && growth.new_bytes == mapped) {
@@ -99,7 +112,8 @@ void Arena::cancel_growth(const Growth& growth) noexcept {
 Block* Arena::part_with(Block& block) noexcept {
     block.backed = true;
     Block* hole = &join_hollow(block);
-    const auto [begin, end] = mapped_->segments_within(hole->begin(), hole->end());
+    const auto [begin, end] =
+        mapped_->segments_within(hole->begin(), hole->end(), MappedSource::all);
     if (begin == end || store_.spares() < 2) {
         backed_.insert(*hole);
         return nullptr;
@@ -153,21 +167,28 @@ void Arena::let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t or
     }
 }
 
-std::size_t Arena::drop_segments(std::size_t bytes) noexcept {
+std::size_t Arena::drop_segments_for(const Holes& holes, std::size_t bytes, std::size_t held,
+                                     std::size_t peak) noexcept {
+    Place place = best_place(holes, bytes);
+    const std::size_t growth = place.hollow != nullptr ? growth_at(place, held) : bytes;
+    if (held + growth <= peak) return 0;
+    if (place.hollow != nullptr && growth < place.hollow->bytes) place.after = nullptr;
+    return drop_segments(growth, held / excess, place);
+}
+
+std::size_t Arena::drop_segments(std::size_t bytes, std::size_t too_many,
+                                 const Place& spared) noexcept {
     std::size_t gone = 0;
     for (Block* hole = ages_.first(); hole != nullptr && gone < bytes;) {
         Block& victim = *hole;
         hole = Ages::after(*hole);
-        const std::size_t wanted = std::min(bytes - gone, victim.bytes);
-        const std::size_t part = std::min(round_up(wanted, source_.page()), victim.bytes);
-        auto segments = mapped_->segments_within(victim.end() - part, victim.end());
-        if (segments.begin == segments.end) {
-            segments = mapped_->segments_within(victim.begin(), victim.end());
-        }
-        if (segments.begin == segments.end) continue;
-        const bool all = segments.begin == victim.begin() && segments.end == victim.end();
-        if (!all && store_.spares() < 2) break;
-        gone += drop_part(victim, segments.begin, segments.end, false);
+        if (&victim == spared.before || &victim == spared.after) continue;
+        const std::size_t wanted = bytes - gone;
+        const auto [begin, end] = mapped_->segments_within(victim.begin(), victim.end(), wanted);
+        const auto part = static_cast<std::size_t>(end - begin);
+        if (part == 0 || (part > wanted && part - wanted > too_many)) continue;
+        if (part != victim.bytes && store_.spares() < 2) break;
+        gone += drop_part(victim, begin, end, false);
     }
     return gone;
 }

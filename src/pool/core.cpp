@@ -246,9 +246,7 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
             return {block};
         }
         // No eviction could help: keep what is warm.
-        const std::uint64_t kept = held_ - central_idle() + held_back_bytes_;
-        const bool vain =
-            limited ? kept + size > options_.max_bytes : lacking.is_beyond(central_idle());
+        const bool vain = limited ? !may_fit(size) : lacking.is_beyond(central_idle());
         if (vain || evict(lacking.missing, limited ? &Evictions::max_bytes : nullptr) == 0) {
             const bool leave = streams_ != nullptr && has_leavers();
             if (leave) see_off(lock);  // what a capture has kept here

@@ -305,6 +305,8 @@ private:
     // streams.cpp: lanes
     [[nodiscard]] const StreamOrder& order_of_streams() const;
     [[nodiscard]] Lane& settled() noexcept { return settled_ ? *settled_ : main_; }
+    /// Whose holes a lane's growth extends, and whose its leftovers are.
+    [[nodiscard]] Lane& leftovers_of(Lane& lane) noexcept { return lane.parks ? settled() : lane; }
     void close(Lane& lane) noexcept;
     void shut(Lane& lane, bool lost, Lock& lock) noexcept;
     void keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& handle);
@@ -376,6 +378,10 @@ private:
     void enforce() noexcept;
     void age_out(bool reading) noexcept;
     [[nodiscard]] std::uint64_t central_idle() const noexcept;
+    /// Whether a new block of `size` bytes keeps the limit if all that is idle goes.
+    [[nodiscard]] bool may_fit(std::size_t size) const noexcept {
+        return held_ - central_idle() + held_back_bytes_ + size <= options_.max_bytes;
+    }
     [[nodiscard]] std::uint64_t central_idle_buffers() const noexcept;
     [[nodiscard]] bool use_magazines() const noexcept;
 

@@ -30,7 +30,7 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
                             Lock& lock) {
     using Outcome = Arena::Outcome;
     MappedSource& source = *arena_->mapped();
-    Holes& rest = lane.parks ? settled() : lane;
+    Holes& rest = leftovers_of(lane);
     Arena::Growth growth;
     for (;;) {
         store_.reserve(4);
@@ -74,16 +74,15 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
     return {Outcome::done, &block, counted};
 }
 
-/// Before the pool grows beyond its peak: gives back segments that lie idle elsewhere, as many as the new
-/// block will need, and some for the next one. That is what moving pages is on the host; here the host has
-/// to wait for their streams, so it is rare.
+/// Before the pool grows beyond its peak: gives back segments that lie idle elsewhere, as many bytes as it will
+/// map. That is what moving pages is on the host; here the host has to wait for their streams, so it is rare.
 void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
     if (held_ + size <= held_peak_ || lane.captured()) return;  // waiting would end a capture
+    if (!may_fit(size)) return;
     earn_moves();
     if (!moves_.covers(acquires_per_recycling)) return;
     if (!unlocked(lock, [&] { return streams_->may_mark_all(); })) return;
-    const std::size_t some = std::min<std::size_t>(held_ / 16, size > held_ ? 0 : 4 * size);
-    const std::size_t gone = arena_->drop_segments(std::max(size, some));
+    const std::size_t gone = arena_->drop_segments_for(leftovers_of(lane), size, held_, held_peak_);
     if (gone == 0) return;
     held_ -= gone;
     moves_.pay(acquires_per_recycling);

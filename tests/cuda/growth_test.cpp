@@ -1,0 +1,116 @@
+// What a growth asks of the driver: how much it maps, in how many pieces, and what it gives back for that.
+
+#include "gpu.hpp"
+
+namespace cistern::test {
+namespace {
+
+using Growth = Gpu;
+using GrowthCalls = StandIn;
+
+TEST_F(Growth, OfAFewBytesTakesOneSegmentOfALargeHole) {
+    Pool pool{Memory::device()};
+    pool.acquire(256_MiB).release();
+
+    const Buffer small = pool.acquire(4_KiB);  // small ones lie apart
+
+    const PoolStats stats = pool.stats();
+    EXPECT_EQ(stats.moves, 1u);
+    EXPECT_GE(stats.held_bytes.now, 256_MiB - 16_MiB);
+    EXPECT_LE(stats.held_bytes.peak, 256_MiB);
+}
+
+TEST_F(Growth, KeepsTheHoleThatItExtends) {
+    Pool pool{Memory::device()};
+    pool.acquire(64_MiB).release();
+
+    const Buffer larger = pool.acquire(96_MiB);
+
+    const PoolStats stats = pool.stats();
+    EXPECT_EQ(stats.moves, 0u);
+    EXPECT_EQ(stats.held_bytes.now, 96_MiB);
+}
+
+TEST_F(Growth, GivesBackAsMuchAsItMaps) {
+    Pool pool{Memory::device()};
+    Buffer first = pool.acquire(64_MiB);
+    const Buffer between = pool.acquire(2_MiB);
+    Buffer last = pool.acquire(32_MiB);
+    first.release();
+    last.release();
+
+    const Buffer larger = pool.acquire(80_MiB);  // where the last one was, and 48 MiB more
+
+    const PoolStats stats = pool.stats();
+    EXPECT_EQ(stats.moves, 1u);
+    EXPECT_EQ(stats.held_bytes.now, 98_MiB);
+    EXPECT_EQ(stats.held_bytes.peak, 98_MiB);
+}
+
+TEST_F(Growth, GivesBackAHoleThatItDoesNotReach) {
+    Pool pool{Memory::device()};
+    const Buffer first = pool.acquire(64_MiB);
+    Buffer gap = pool.acquire(200_MiB), after_it = pool.acquire(90_MiB);
+    const Buffer last = pool.acquire(2_MiB);
+    gap.release();
+    const Buffer larger = pool.acquire(220_MiB);  // its bytes were the gap's
+    ASSERT_EQ(pool.stats().held_bytes.now, 376_MiB);
+    after_it.release();
+
+    const Buffer in_the_gap = pool.acquire(100_MiB);
+
+    EXPECT_LE(pool.stats().held_bytes.now, 386_MiB);
+}
+
+TEST_F(Growth, OfAFewPinnedBytesKeepsWhatIsRegistered) {
+    Pool pool{Memory::pinned()};
+    pool.acquire(64_MiB).release();
+
+    const Buffer small = pool.acquire(4_KiB);
+
+    EXPECT_EQ(pool.stats().moves, 0u);
+    EXPECT_GE(pool.stats().idle_bytes.now, 64_MiB);
+}
+
+TEST_F(Growth, BeyondTheLimitGivesNothingBack) {
+    Pool pool{Memory::device(), {.max_bytes = 300_MiB}};
+    Buffer first = pool.acquire(128_MiB);
+    const Buffer between = pool.acquire(2_MiB);
+    first.release();
+
+    EXPECT_TRUE(pool.try_acquire(299_MiB).empty());
+
+    EXPECT_EQ(pool.stats().idle_bytes.now, 128_MiB);
+}
+
+TEST_F(Growth, GoesBackByWholeSegmentsAndNoMore) {
+    Pool pool{Memory::device()};
+    pool.acquire(256_MiB).release();
+
+    EXPECT_EQ(pool.trim(250_MiB), 16_MiB);
+    EXPECT_EQ(pool.stats().held_bytes.now, 240_MiB);
+}
+
+TEST_F(GrowthCalls, OfALargePoolMapsFewHandles) {
+    driver.control->set_total_bytes(0, 16384_MiB);
+    Pool pool{Memory::device()};
+    const Buffer most = pool.acquire(8192_MiB);
+    const auto before = calls("cuMemCreate");
+
+    const Buffer more = pool.acquire(32_MiB);
+
+    EXPECT_LE(calls("cuMemCreate") - before, 8u);
+    driver.control->set_total_bytes(0, 1024_MiB);  // as it was
+}
+
+TEST_F(GrowthCalls, OfASmallPoolMapsHandlesThatCanGoOneByOne) {
+    Pool pool{Memory::device()};
+    const auto before = calls("cuMemCreate");
+
+    const Buffer buffer = pool.acquire(32_MiB);
+
+    EXPECT_EQ(calls("cuMemCreate") - before, 16u);
+}
+
+}  // namespace
+}  // namespace cistern::test
