@@ -178,10 +178,10 @@ void deallocate_on(void* data) noexcept {
 bool deallocate_on(void* data, void* stream) noexcept {
     Buffer buffer = recall(data);
     if (buffer.empty()) return false;
-    const auto* const order = dynamic_cast<const StreamOrder*>(buffer.memory().source().get());
-    if (order == nullptr) return true;
     // Each thread's default stream has the same handle.
     if (!cuda::is_per_thread(stream) && Core::lent_on(buffer, stream)) return true;
+    const auto* const order = dynamic_cast<const StreamOrder*>(buffer.memory().source().get());
+    if (order == nullptr) return true;
     StreamInfo user{.fleeting = true};  // some stream
     try {
         user = fleeting(buffer.memory(), stream);

@@ -13,8 +13,7 @@ namespace cistern {
 
 namespace {
 
-constexpr std::size_t excess =
-    16;  // what goes beyond what is wanted is at most this part of what is held
+constexpr std::size_t excess = 8;  // of what is held, this part may go beyond what is wanted
 
 }  // namespace
 

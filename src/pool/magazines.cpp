@@ -321,7 +321,8 @@ void Core::flush(ThreadMagazine& magazine, std::size_t from_class) noexcept {
         const std::uint64_t now = coarse_now();
         detail::Load flushed = 0;
         for (std::size_t index = from_class; index < classes_used_; ++index) {
-            flushed += flush_rack(magazine.racks[index], now);
+            Rack& rack = magazine.racks[index];
+            if (rack != &no_block) flushed += flush_rack(rack, now);
         }
         magazine.given.subtract(flushed);
     }
