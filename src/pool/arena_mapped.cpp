@@ -168,6 +168,7 @@ void Arena::let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t or
 
 std::size_t Arena::drop_segments_for(const Holes& holes, std::size_t bytes, std::size_t held,
                                      std::size_t peak) noexcept {
+    if (backed_.find(bytes, ~std::size_t{0}) != nullptr) return 0;  // that is mapped already
     Place place = best_place(holes, bytes);
     const std::size_t growth = place.hollow != nullptr ? growth_at(place, held) : bytes;
     if (held + growth <= peak) return 0;

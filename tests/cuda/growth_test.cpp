@@ -91,16 +91,34 @@ TEST_F(Growth, GoesBackByWholeSegmentsAndNoMore) {
     EXPECT_EQ(pool.stats().held_bytes.now, 224_MiB);
 }
 
+TEST_F(Growth, IntoWhatIsMappedAlreadyGivesNothingBack) {
+    Pool pool{Memory::device(), {.max_idle_buffers = 8}};  // so that no growth leaves idle bytes
+    const Buffer large = pool.acquire(256_MiB);
+    pool.acquire(64_MiB).release();
+    const Buffer small = pool.acquire(4_KiB);  // leaves the rest of a page, mapped
+    ASSERT_EQ(pool.stats().moves, 1u);
+    const Buffer fills = pool.acquire(56_MiB);
+    pool.acquire(10_MiB).release();
+
+    const Buffer next = pool.acquire(4_KiB);
+
+    EXPECT_EQ(pool.stats().moves, 1u);
+    EXPECT_EQ(pool.stats().idle_bytes.now, 10_MiB);
+}
+
 TEST_F(GrowthCalls, OfALargePoolMapsFewHandles) {
-    driver.control->set_total_bytes(0, 16384_MiB);
     Pool pool{Memory::device()};
-    const Buffer most = pool.acquire(8192_MiB);
+    std::size_t total = 0;
+    ASSERT_EQ(driver.device_total(&total, 0), 0);
+    driver.control->set_total_bytes(0, 16384_MiB);
+    const Buffer most = pool.try_acquire(8192_MiB);
     const auto before = calls("cuMemCreate");
 
-    const Buffer more = pool.acquire(16_MiB);
+    const Buffer more = pool.try_acquire(16_MiB);
 
+    EXPECT_FALSE(most.empty() || more.empty());
     EXPECT_LE(calls("cuMemCreate") - before, 4u);
-    driver.control->set_total_bytes(0, 1024_MiB);  // as it was
+    driver.control->set_total_bytes(0, total);
 }
 
 TEST_F(GrowthCalls, OfASmallPoolMapsHandlesThatCanGoOneByOne) {
