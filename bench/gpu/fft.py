@@ -3,14 +3,17 @@
     python bench/gpu/fft.py [--json FILE]
 
 Filters random images of changing size in the frequency domain. Both allocators run the same program from
-the same seed, each in a process of its own.
+the same seed, in processes that take steps in turn; of every step the quickest counts.
 """
 
 import argparse
 import json
-import subprocess
+import statistics
 import sys
-import time
+
+from turns import mean_of_quickest, run_in_turns, timed
+
+ALLOCATORS = ("cupy", "cistern")
 
 
 def program(steps):
@@ -29,19 +32,14 @@ def program(steps):
         yield float(cupy.square(image - smooth).mean())
 
 
-def measure(allocator, steps):
+def measure(allocator, steps, in_turns):
     import cupy
 
     if allocator == "cistern":
         import cistern.cupy
         cistern.cupy.enable()
     cupy.fft.config.get_plan_cache().set_size(0)  # plans would keep their memory
-    results, begin = [], None
-    for index, value in enumerate(program(steps)):
-        results.append(value)
-        if index == steps // 4:
-            begin = time.perf_counter()
-    seconds = (time.perf_counter() - begin) / (steps - steps // 4 - 1)
+    results, times = timed(program(steps), steps, in_turns)
     if allocator == "cistern":
         stats = cistern.cupy.stats()
         used, held = stats["lent_bytes"]["peak"], stats["held_bytes"]["peak"]
@@ -49,40 +47,39 @@ def measure(allocator, steps):
         pool = cupy.get_default_memory_pool()
         used, held = None, pool.total_bytes()
     return {"allocator": allocator, "results": results, "used_bytes": used, "held_bytes": held,
-            "step_ms": seconds * 1e3}
+            "steps_ms": times[steps // 4:]}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--allocator", choices=("cupy", "cistern"))
+    parser.add_argument("--allocator", choices=ALLOCATORS)
     parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--json")
+    parser.add_argument("--rounds", type=int, default=4, help="processes for each")
+    parser.add_argument("--in-turns", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--json", help="write the figures to this file")
     arguments = parser.parse_args()
     if arguments.allocator:
-        print(json.dumps(measure(arguments.allocator, arguments.steps)))
+        print(json.dumps(measure(arguments.allocator, arguments.steps, arguments.in_turns)))
         return
-    best = {}
-    for _ in range(arguments.rounds):
-        for allocator in ("cupy", "cistern"):
-            command = [sys.executable, __file__, "--allocator", allocator, "--steps",
-                       str(arguments.steps)]
-            output = subprocess.run(command, capture_output=True, text=True)
-            if output.returncode != 0:
-                sys.exit(output.stderr[-3000:])
-            run = json.loads(output.stdout.splitlines()[-1])
-            if allocator not in best or run["step_ms"] < best[allocator]["step_ms"]:
-                best[allocator] = run
-    live = best["cistern"]["used_bytes"]
-    same = best["cupy"]["results"] == best["cistern"]["results"]
-    for allocator, run in best.items():
+    commands = {allocator: [sys.executable, __file__, "--in-turns", "--allocator", allocator, "--steps",
+                            str(arguments.steps)] for allocator in ALLOCATORS}
+    rounds = [run_in_turns(commands, arguments.steps) for _ in range(arguments.rounds)]
+    runs = rounds[0]
+    for allocator, run in runs.items():
+        steps = [each[allocator]["steps_ms"] for each in rounds]
+        run["step_ms_of_each_process"] = [statistics.mean(each) for each in steps]
+        run["step_ms"] = mean_of_quickest(steps)
+    live = runs["cistern"]["used_bytes"]
+    same = all(each[allocator]["results"] == runs["cupy"]["results"] for each in rounds for allocator in ALLOCATORS)
+    for allocator, run in runs.items():
         print(f"{allocator:<8} held {run['held_bytes'] / 2**20:7.0f} MiB = "
-              f"{run['held_bytes'] / live:.3f} x live, step {run['step_ms']:.3f} ms")
+              f"{run['held_bytes'] / live:.3f} x live, step {run['step_ms']:.3f} ms "
+              f"(processes: {', '.join(f'{ms:.1f}' for ms in run['step_ms_of_each_process'])})")
     print("results are", "equal" if same else "NOT equal", "; step",
-          f"{best['cistern']['step_ms'] / best['cupy']['step_ms']:.3f} x CuPy's")
+          f"{runs['cistern']['step_ms'] / runs['cupy']['step_ms']:.3f} x CuPy's")
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump(best, file, indent=2)
+            json.dump(runs, file, indent=2)
 
 
 if __name__ == "__main__":

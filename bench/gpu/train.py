@@ -13,10 +13,9 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
+
+from turns import mean_of_quickest, run_in_turns, timed
 
 ALLOCATORS = ("torch", "expandable", "cistern")
 MODELS = ("transformer", "resnet")
@@ -125,16 +124,8 @@ def train(arguments):
     steps = {"transformer": transformer, "resnet": resnet}[arguments.model](arguments.steps)
     if arguments.record:
         torch.cuda.memory._record_memory_history(stacks="python", context=None, max_entries=10**7)
-    losses, times = [], []
     next(steps)
-    for _ in range(arguments.steps):
-        if arguments.in_turns:
-            wait_for_turn()
-        begin = time.perf_counter()
-        losses.append(float(next(steps)))  # waits for the device
-        times.append(time.perf_counter() - begin)
-    if arguments.in_turns:
-        wait_for_turn()  # the others have a step to go
+    losses, times = timed(map(float, steps), arguments.steps, arguments.in_turns)  # float() waits for the device
     if arguments.record:
         record(arguments.record, torch.cuda.memory._snapshot()["device_traces"][0])
     moves = moved = 0
@@ -144,83 +135,26 @@ def train(arguments):
         pool = stats()
         allocated, reserved = pool["lent_bytes"]["peak"], pool["held_bytes"]["peak"]
         moves, moved = pool["moves"], pool["moved_bytes"]
-    warm = [seconds * 1e3 for seconds in times[len(times) // 4:]]
+    warm = times[len(times) // 4:]
     return {"allocator": arguments.allocator, "model": arguments.model, "losses": losses,
             "allocated_bytes": allocated, "reserved_bytes": reserved,
             "moves": moves, "moved_bytes": moved,
             "step_ms": statistics.mean(warm), "steps_ms": warm}
 
 
-def wait_for_turn():
-    """Tells the process that started this one that it is ready, and waits until it may go on."""
-    print("ready", flush=True)
-    if sys.stdin.readline() == "":
-        sys.exit("the process that gives turns has ended")
-
-
-class Trainee:
-    """A process that trains with one allocator, a step whenever it is told to."""
-
-    def __init__(self, arguments, allocator, model):
-        self.command = [sys.executable, __file__, "--in-turns", "--allocator", allocator, "--model", model,
-                        "--steps", str(arguments.steps)]
-        if arguments.library is not None:
-            self.command += ["--library", arguments.library]
-        self.errors = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=self.errors, text=True)
-
-    def fail(self):
-        self.errors.seek(0)
-        sys.exit(f"{' '.join(self.command)} failed:\n{self.errors.read()[-3000:]}")
-
-    def wait(self):
-        """Waits until it is ready for its next step."""
-        for line in self.process.stdout:
-            if line == "ready\n":
-                return
-        self.fail()
-
-    def step(self):
-        try:
-            print(file=self.process.stdin, flush=True)
-        except BrokenPipeError:
-            self.fail()
-        self.wait()
-
-    def figures(self):
-        lines = self.process.communicate("\n")[0].splitlines()
-        if self.process.returncode != 0:
-            self.fail()
-        return json.loads(lines[-1])
-
-
-def train_in_turns(arguments, model):
-    """Trains with every allocator at once, one step of each in turn, so that they see the same machine."""
-    trainees = {allocator: Trainee(arguments, allocator, model) for allocator in ALLOCATORS}
-    try:
-        for trainee in trainees.values():
-            trainee.wait()
-        for step in range(arguments.steps):
-            first = step % len(ALLOCATORS)
-            for allocator in ALLOCATORS[first:] + ALLOCATORS[:first]:
-                trainees[allocator].step()
-        return {allocator: trainee.figures() for allocator, trainee in trainees.items()}
-    finally:
-        for trainee in trainees.values():
-            trainee.process.kill()
-
-
 def run_all(arguments):
     results = []
     for model in [arguments.model] if arguments.model else MODELS:
-        rounds = [train_in_turns(arguments, model) for _ in range(arguments.rounds)]
-        runs, times, steps = rounds[0], {}, {}
+        commands = {allocator: [sys.executable, __file__, "--in-turns", "--allocator", allocator, "--model", model,
+                                "--steps", str(arguments.steps)] for allocator in ALLOCATORS}
+        if arguments.library is not None:
+            commands["cistern"] += ["--library", arguments.library]
+        rounds = [run_in_turns(commands, arguments.steps) for _ in range(arguments.rounds)]
+        runs, times, step_ms = rounds[0], {}, {}
         for allocator in ALLOCATORS:
-            each = [run[allocator]["steps_ms"] for run in rounds]
-            times[allocator] = [statistics.mean(steps_ms) for steps_ms in each]
-            steps[allocator] = [min(step) for step in zip(*each)]  # what else the machine does is not in these
-        step_ms = {allocator: statistics.mean(quickest) for allocator, quickest in steps.items()}
+            steps = [run[allocator]["steps_ms"] for run in rounds]
+            times[allocator] = [statistics.mean(each) for each in steps]
+            step_ms[allocator] = mean_of_quickest(steps)
         base = runs["torch"]
         for allocator, run in runs.items():
             losses = zip(base["losses"], *(each[allocator]["losses"] for each in rounds))
@@ -234,7 +168,7 @@ def run_all(arguments):
                 "own_allocated_bytes": run["allocated_bytes"],
                 "moves": run["moves"], "moved_bytes": run["moved_bytes"],
                 "step_ms": step_ms[allocator], "step_ms_of_each_process": times[allocator],
-                "steps_ms": steps[allocator],
+                "steps_ms": [each[allocator]["steps_ms"] for each in rounds],
                 "step_over_torch": step_ms[allocator] / step_ms["torch"],
                 "step_over_expandable": step_ms[allocator] / step_ms["expandable"]})
             row = results[-1]
