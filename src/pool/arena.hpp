@@ -149,7 +149,7 @@ public:
     void let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t order) noexcept;
     /// Lets whole segments in idle holes go, the oldest first, at least `bytes` if there are. Returns how many.
     std::size_t drop_segments(std::size_t bytes) noexcept {
-        return drop_segments(bytes, MappedSource::all, Place{});
+        return drop_segments(bytes, SIZE_MAX, Place{});
     }
     /// The same before a growth for a block of `bytes` beyond the `peak`: as many as it will map, none of its own
     /// place, and none much larger than is wanted.

@@ -305,8 +305,6 @@ private:
     // streams.cpp: lanes
     [[nodiscard]] const StreamOrder& order_of_streams() const;
     [[nodiscard]] Lane& settled() noexcept { return settled_ ? *settled_ : main_; }
-    /// Whose holes a lane's growth extends, and whose its leftovers are.
-    [[nodiscard]] Lane& leftovers_of(Lane& lane) noexcept { return lane.parks ? settled() : lane; }
     void close(Lane& lane) noexcept;
     void shut(Lane& lane, bool lost, Lock& lock) noexcept;
     void keep_for_graph(Lane& lane, const std::shared_ptr<detail::CoreFront>& handle);
@@ -321,6 +319,8 @@ private:
     Arena::Taken map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
                           Lock& lock);
     [[nodiscard]] std::uint64_t room_for_leftovers() const noexcept;
+    /// Whose holes a lane's growth extends, and whose its leftovers are.
+    [[nodiscard]] Lane& leftovers_of(Lane& lane) noexcept { return lane.parks ? settled() : lane; }
     void see_off(Lock& lock) noexcept;
     [[nodiscard]] bool has_leavers() const noexcept {
         return !farewells_.empty() || !held_back_.empty() || (arena_ && !arena_->leaving().empty());
