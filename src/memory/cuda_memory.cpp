@@ -76,7 +76,6 @@ public:
     void add(std::byte* begin, std::size_t bytes, Of of) {
         const std::scoped_lock hold(lock_);
         all_.emplace(begin, Segment{bytes, of});
-        bytes_ += bytes;
     }
     /// Removes the segments that lie in a part; calls f(begin, bytes, of) for each, with no lock held.
     template <class F>
@@ -88,14 +87,9 @@ public:
                 const auto found = all_.lower_bound(begin);
                 if (found == all_.end() || found->first >= begin + bytes) return;
                 node = all_.extract(found);
-                bytes_ -= node.mapped().bytes;
             }
             f(node.key(), node.mapped().bytes, node.mapped().of);
         }
-    }
-    [[nodiscard]] std::size_t bytes() const noexcept {
-        const std::scoped_lock hold(lock_);
-        return bytes_;
     }
     [[nodiscard]] Part within(std::byte* begin, std::byte* end, std::size_t enough) const noexcept {
         const std::scoped_lock hold(lock_);
@@ -115,18 +109,28 @@ public:
     /// Calls f(begin, bytes, of) for the segments that a part touches.
     template <class F>
     void for_each_touching(const std::byte* begin, std::size_t bytes, F f) const {
-        const std::scoped_lock hold(lock_);
-        auto it = all_.upper_bound(const_cast<std::byte*>(begin));
-        if (it != all_.begin() && begin - std::prev(it)->first <
-                                      static_cast<std::ptrdiff_t>(std::prev(it)->second.bytes)) {
+        visit(*this, begin, bytes, f);
+    }
+    template <class F>
+    void for_each_touching(const std::byte* begin, std::size_t bytes, F f) {
+        visit(*this, begin, bytes, f);
+    }
+
+private:
+    template <class Self, class F>
+    static void visit(Self& self, const std::byte* begin, std::size_t bytes, F& f) {
+        const std::scoped_lock hold(self.lock_);
+        auto it = self.all_.upper_bound(const_cast<std::byte*>(begin));
+        if (it != self.all_.begin() &&
+            begin - std::prev(it)->first <
+                static_cast<std::ptrdiff_t>(std::prev(it)->second.bytes)) {
             --it;
         }
-        for (; it != all_.end() && it->first < begin + bytes; ++it) {
+        for (; it != self.all_.end() && it->first < begin + bytes; ++it) {
             f(it->first, it->second.bytes, it->second.of);
         }
     }
 
-private:
     struct Segment {
         std::size_t bytes;
         Of of;
@@ -134,7 +138,6 @@ private:
     using Map = std::map<std::byte*, Segment>;
     mutable std::mutex lock_;  // never held during a call to the driver
     Map all_;
-    std::size_t bytes_ = 0;
 };
 
 // --- Device -----------------------------------------------------------------------------------------
@@ -211,36 +214,59 @@ public:
         return segments_.within(begin, end, enough);
     }
 
-    bool map(void* data, std::size_t bytes) override {
+    [[nodiscard]] bool moves() const noexcept override { return true; }
+
+    bool map(void* data, std::size_t bytes, Parts moved) override {
         const Entered entered(device());
         auto* const begin = static_cast<std::byte*>(data);
-        const std::size_t handle_bytes = handle_for(bytes, segments_.bytes() + bytes, page_);
         std::size_t done = 0;
         Result result = cuda::success;
-        Handle handle = 0;
-        try {
-            while (done < bytes && result == cuda::success) {
-                const std::size_t part = std::min(bytes - done, handle_bytes);
-                result = driver().create(&handle, part, &properties_, 0);
-                if (result != cuda::success) break;
-                result = driver().map(address_of(begin + done), part, 0, handle, 0);
-                if (result == cuda::success) {
-                    segments_.add(begin + done, part, handle);
-                    done += part;
-                } else {
-                    driver().release(handle);
-                }
+        const auto add = [&](std::size_t part, Handle handle, bool owned) {
+            result = driver().map(address_of(begin + done), part, 0, handle, 0);
+            if (result != cuda::success) return;
+            try {
+                segments_.add(begin + done, part, {handle, owned});
+                done += part;
+            } catch (const std::bad_alloc&) {
+                driver().unmap(address_of(begin + done), part);
+                result = cuda::error_out_of_memory;
             }
-        } catch (const std::bad_alloc&) {  // the last one was mapped and is not known
-            driver().unmap(address_of(begin + done), std::min(bytes - done, handle_bytes));
-            driver().release(handle);
-            result = cuda::error_out_of_memory;
+        };
+        std::vector<std::pair<std::size_t, Handle>> old;
+        for (const auto& [from, to] : moved) {
+            segments_.for_each_touching(from, static_cast<std::size_t>(to - from),
+                                        [&](const std::byte*, std::size_t part, const Mapped& of) {
+                                            old.emplace_back(part, of.handle);
+                                        });
+        }
+        for (const auto& [part, handle] : old) {
+            if (result == cuda::success) add(part, handle, false);
+        }
+        const std::size_t fresh = bytes - done;
+        // Relaxed, here and below: the sum alone counts.
+        const std::size_t total = created_.load(std::memory_order_relaxed) + fresh;
+        const std::size_t handle_bytes = handle_for(fresh, total, page_);
+        while (done < bytes && result == cuda::success) {
+            const std::size_t part = std::min(bytes - done, handle_bytes);
+            Handle handle = 0;
+            result = driver().create(&handle, part, &properties_, 0);
+            if (result != cuda::success) break;
+            add(part, handle, true);
+            if (result != cuda::success)
+                driver().release(handle);
+            else
+                created_.fetch_add(part, std::memory_order_relaxed);
         }
         if (result == cuda::success) {
             const cuda::AccessDescription access{.location = properties_.location};
             result = driver().set_access(address_of(data), bytes, &access, 1);
         }
-        if (result == cuda::success) return true;
+        if (result == cuda::success) {
+            own(begin, bytes - fresh, true);
+            for (const auto& [from, to] : moved)
+                own(from, static_cast<std::size_t>(to - from), false);
+            return true;
+        }
         unmap(data, done);
         if (result == cuda::error_out_of_memory) return false;
         throw DeviceError(cuda::text_of("cannot map device memory", result));
@@ -248,9 +274,11 @@ public:
     void unmap(void* data, std::size_t bytes) noexcept override {
         const Entered entered(device());
         segments_.remove(static_cast<std::byte*>(data), bytes,
-                         [&](std::byte* begin, std::size_t part, Handle handle) {
+                         [&](std::byte* begin, std::size_t part, const Mapped& of) {
                              driver().unmap(address_of(begin), part);
-                             driver().release(handle);
+                             if (!of.owned) return;
+                             driver().release(of.handle);
+                             created_.fetch_sub(part, std::memory_order_relaxed);
                          });
     }
 
@@ -267,10 +295,10 @@ public:
         shared.size = bytes;
         std::vector<Handle> handles;
         segments_.for_each_touching(begin, bytes,
-                                    [&](const std::byte* at, std::size_t part, Handle handle) {
+                                    [&](const std::byte* at, std::size_t part, const Mapped& of) {
                                         if (handles.empty())
                                             shared.offset = static_cast<std::size_t>(begin - at);
-                                        handles.push_back(handle);
+                                        handles.push_back(of.handle);
                                         shared.parts.push_back({FileDescriptor(), part});
                                     });
         if (handles.empty()) {
@@ -290,9 +318,19 @@ public:
     }
 
 private:
+    struct Mapped {
+        Handle handle;
+        bool owned;  // to be released with this place; else there is another, newer one
+    };
+    void own(std::byte* begin, std::size_t bytes, bool owned) noexcept {
+        segments_.for_each_touching(
+            begin, bytes, [&](const std::byte*, std::size_t, Mapped& of) { of.owned = owned; });
+    }
+
     cuda::AllocationProperties properties_;
     std::size_t page_ = unit;
-    Segments<Handle> segments_;
+    Segments<Mapped> segments_;
+    std::atomic<std::size_t> created_{0};
 };
 
 /// A memory of whole blocks: managed memory, and device memory where nothing can be mapped.
@@ -385,7 +423,7 @@ public:
     void* allocate(std::size_t bytes, std::size_t) override {
         void* const data = reserve(round_up(bytes, unit));
         if (data == nullptr) return nullptr;
-        if (map(data, round_up(bytes, unit))) return data;
+        if (map(data, round_up(bytes, unit), {})) return data;
         unreserve(data, round_up(bytes, unit));
         return nullptr;
     }
@@ -411,7 +449,9 @@ public:
         return segments_.within(begin, end, enough);
     }
 
-    bool map(void* data, std::size_t bytes) override {
+    [[nodiscard]] bool moves() const noexcept override { return false; }
+
+    bool map(void* data, std::size_t bytes, Parts /*moved: none*/) override {
         // Relaxed: the sum alone decides.
         if (pinned_.fetch_add(bytes, std::memory_order_relaxed) + bytes > process_memory_limit()) {
             pinned_.fetch_sub(bytes, std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "cistern/memory.hpp"
 
@@ -45,21 +46,27 @@ public:
 /// segments, each a multiple of page(), and are not zero at first.
 class MappedSource : public SparseSource {
 public:
-    /// Gives hollow addresses bytes, in one segment or more. False if the memory is exhausted; throws
-    /// DeviceError if it failed. Changes nothing unless it returns true.
-    [[nodiscard]] virtual bool map(void* data, std::size_t bytes) = 0;
+    struct Part {
+        std::byte* begin = nullptr;
+        std::byte* end = nullptr;
+    };
+    using Parts = std::span<const Part>;
+
+    /// Gives hollow addresses bytes, in one segment or more. First come those of `moved`, whole segments of
+    /// at most as many bytes: until unmap() of their old places they have both, where nothing else is lost
+    /// with it. Only where moves(). False if the memory is exhausted; throws DeviceError if it failed. Changes
+    /// nothing unless it returns true.
+    [[nodiscard]] virtual bool map(void* data, std::size_t bytes, Parts moved) = 0;
     /// Takes the bytes of whole segments away. Nobody uses them any more.
     virtual void unmap(void* data, std::size_t bytes) noexcept = 0;
+    /// Whether segments can have a second place.
+    [[nodiscard]] virtual bool moves() const noexcept = 0;
     /// Returns how much to map where `bytes` more are needed and `held` are there: at least that.
     [[nodiscard]] virtual std::size_t growth(std::size_t bytes,
                                              std::size_t held) const noexcept = 0;
     /// Whether bytes of two segments cannot be used as one.
     [[nodiscard]] virtual bool seams() const noexcept = 0;
 
-    struct Part {
-        std::byte* begin = nullptr;
-        std::byte* end = nullptr;
-    };
     static constexpr std::size_t all = SIZE_MAX;
     /// Returns from where to where the last segments lie that are wholly in [begin, end), as few as make up `enough`
     /// bytes, or all; empty if none does. Makes no call to the driver.

@@ -206,26 +206,24 @@ std::size_t Arena::drop(Block& hole, std::size_t bytes) noexcept {
     const std::size_t part =
         round_up(std::min(bytes, hole.bytes), std::max(source_.page(), grain_));
     const bool all = part >= hole.bytes || store_.spares() < 2;
-    return drop_part(hole, all ? hole.begin() : hole.end() - part, hole.end(), false);
+    Block& dropped = cut(hole, all ? hole.begin() : hole.end() - part, hole.end());
+    const std::size_t gone = dropped.bytes;
+    let_go(dropped);
+    return gone;
 }
 
-/// Makes [begin, end) of an idle hole hollow. Needs two spare descriptors if that leaves a part.
-std::size_t Arena::drop_part(Block& hole, std::byte* begin, std::byte* end, bool moved) noexcept {
+/// Takes [begin, end) of an idle hole out; it is in no bin then. Needs two spare descriptors if that leaves a part.
+Block& Arena::cut(Block& hole, std::byte* begin, std::byte* end) noexcept {
     Block* const younger = Ages::after(hole);
     remove_idle(hole);
-    Block* dropped = &hole;
+    Block* part = &hole;
     if (begin > hole.begin()) {
-        dropped = &split(hole, static_cast<std::size_t>(begin - hole.begin()));
+        part = &split(hole, static_cast<std::size_t>(begin - hole.begin()));
         add_idle(hole, younger);
     }
     const auto bytes = static_cast<std::size_t>(end - begin);
-    if (dropped->bytes > bytes) add_idle(split(*dropped, bytes), younger);
-    if (moved) {
-        make_hollow(*dropped, true);
-    } else {
-        let_go(*dropped);
-    }
-    return bytes;
+    if (part->bytes > bytes) add_idle(split(*part, bytes), younger);
+    return *part;
 }
 
 // --- Growing ----------------------------------------------------------------------------------------
@@ -323,11 +321,12 @@ void Arena::move_pages(const Plan& plan) noexcept {
     for (std::size_t i = 0; i < plan.count; ++i) {
         const Move& move = plan.moves[i];
         const bool moved = source_.move(move.from, move.to, move.bytes);
-        drop_part(*move.hole, move.from, move.from + move.bytes, moved);
+        Block& part = cut(*move.hole, move.from, move.from + move.bytes);
         if (moved) {
-            ++moves_.count;
-            moves_.bytes += move.bytes;
+            make_hollow(part, true);
+            count_move(move.bytes);
         } else {
+            let_go(part);
             // New pages instead; as many bytes were just decommitted, so there is room.
             static_cast<void>(source_.commit(move.to, move.bytes));
         }
@@ -512,7 +511,7 @@ Arena::Taken Arena::relocate(Block& block, std::size_t bytes, std::size_t limit,
     std::byte* const begin = block.begin() + first;
     ++block.generation;  // its loan goes on elsewhere
     Block& hole = give(block, now, order);
-    if (carried != 0) drop_part(hole, begin, begin + carried, true);
+    if (carried != 0) make_hollow(cut(hole, begin, begin + carried), true);
     return {Outcome::done, larger, fresh};
 }
 

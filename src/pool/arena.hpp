@@ -126,8 +126,9 @@ public:
     /// The three steps of take_new where the memory maps segments. Reserve four descriptors first.
     /// No place: add a range. Holds at most `limit` bytes more; what is left over stays idle if that
     /// is at most `idle_limit`.
+    /// `moved`: so many bytes come from elsewhere.
     Growth begin_growth(Holes& holes, std::size_t bytes, std::size_t limit, std::size_t idle_limit,
-                        std::size_t held) noexcept;
+                        std::size_t held, std::size_t moved) noexcept;
     Block& end_growth(const Growth& growth, Holes& holes, std::size_t bytes, std::uint64_t now,
                       std::uint64_t order) noexcept;
     void cancel_growth(const Growth& growth) noexcept;
@@ -149,12 +150,12 @@ public:
     void let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t order) noexcept;
     /// Lets whole segments in idle holes go, the oldest first, at least `bytes` if there are. Returns how many.
     std::size_t drop_segments(std::size_t bytes) noexcept {
-        return drop_segments(bytes, SIZE_MAX, Place{});
+        return take_segments(bytes, SIZE_MAX, Place{}, leaving_);
     }
-    /// The same before a growth for a block of `bytes` beyond the `peak`: as many as it will map, none of its own
-    /// place, and none much larger than is wanted.
-    std::size_t drop_segments_for(const Holes& holes, std::size_t bytes, std::size_t held,
-                                  std::size_t peak) noexcept;
+    /// Takes such segments out before a growth for a block of `bytes` beyond the `peak`: as many as it will map, none
+    /// of its own place, and none much larger than is wanted.
+    std::size_t take_segments_for(const Holes& holes, std::size_t bytes, std::size_t held,
+                                  std::size_t peak, Leaving& into) noexcept;
 
     /// Makes a block that is out larger, `bytes` in all, by what follows it: no_place if that is not
     /// free. Needs two spare descriptors.
@@ -231,7 +232,7 @@ private:
     void add_hollow(Block& hole) noexcept;
     Block& split(Block& block, std::size_t bytes) noexcept;
     void join(Block& block, Block& with_after) noexcept;
-    std::size_t drop_part(Block& hole, std::byte* begin, std::byte* end, bool moved) noexcept;
+    Block& cut(Block& hole, std::byte* begin, std::byte* end) noexcept;
     void let_go(Block& block) noexcept;
     void make_hollow(Block& block, bool moved) noexcept;
     void decommit(const Block& hole, std::byte* begin, std::size_t bytes) noexcept;
@@ -241,8 +242,8 @@ private:
     [[nodiscard]] bool joins(const Block& block, const Block& with_after) const noexcept;
     Block& join_hollow(Block& block) noexcept;
     [[nodiscard]] std::size_t growth_at(const Place& place, std::size_t held) const noexcept;
-    std::size_t drop_segments(std::size_t bytes, std::size_t too_many,
-                              const Place& spared) noexcept;
+    std::size_t take_segments(std::size_t bytes, std::size_t too_many, const Place& spared,
+                              Leaving& into) noexcept;
     [[nodiscard]] Place best_place(const Holes& holes, std::size_t bytes) const noexcept;
     [[nodiscard]] Plan plan_moves(Place& place, Moving moving) const noexcept;
     void plan_moves(Plan& plan, const Place& place, std::byte* begin, std::byte* end,

@@ -14,6 +14,7 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t excess = 8;  // of what is held, this part may go beyond what is wanted
+constexpr std::size_t all_looks = ~std::size_t{0};
 
 }  // namespace
 
@@ -25,8 +26,9 @@ std::size_t Arena::growth_at(const Place& place, std::size_t held) const noexcep
 }
 
 Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t limit,
-                                  std::size_t idle_limit, std::size_t held) noexcept {
-    if (Block* const hole = backed_.find(bytes, ~std::size_t{0}); hole != nullptr) {
+                                  std::size_t idle_limit, std::size_t held,
+                                  std::size_t moved) noexcept {
+    if (Block* const hole = backed_.find(bytes, all_looks); hole != nullptr) {
         Growth growth{.fresh = hole, .backed = true, .new_bytes = bytes};
         if (bytes > limit) {
             growth.outcome = Outcome::over_limit;
@@ -39,7 +41,12 @@ Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t l
         return growth;
     }
     const std::size_t page = source_.page();
-    const Place place = best_place(holes, bytes);
+    Place place = best_place(holes, bytes);
+    if (place.hollow != nullptr && place.hollow->bytes < moved) {  // others were quicker
+        Block* const hollow = hollow_.find(std::max(bytes, moved), all_looks);
+        place = {.hollow = hollow,
+                 .backed_end = hollow != nullptr ? hollow->begin() + bytes : nullptr};
+    }
     // Every hollow hole is whole pages, so one that fits `bytes` fits them rounded up.
     if (place.hollow == nullptr) return {.outcome = Outcome::no_place};
     const std::size_t needed = place.hollow_bytes();
@@ -50,7 +57,7 @@ Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t l
     }
     const std::size_t least = round_up(needed, page);
     const std::size_t wished = growth_at(place, held);
-    const std::size_t mapped = wished <= limit ? wished : least;
+    const std::size_t mapped = std::max(wished <= limit ? wished : least, moved);
     if (mapped - needed <= idle_limit) growth.new_bytes = std::min(mapped, limit);
     if (place.after != nullptr && mapped == place.hollow->bytes && growth.new_bytes == mapped) {
         growth.after = place.after;
@@ -166,18 +173,23 @@ void Arena::let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t or
     }
 }
 
-std::size_t Arena::drop_segments_for(const Holes& holes, std::size_t bytes, std::size_t held,
-                                     std::size_t peak) noexcept {
-    if (backed_.find(bytes, ~std::size_t{0}) != nullptr) return 0;  // that is mapped already
+std::size_t Arena::take_segments_for(const Holes& holes, std::size_t bytes, std::size_t held,
+                                     std::size_t peak, Leaving& into) noexcept {
+    if (backed_.find(bytes, all_looks) != nullptr) return 0;  // that is mapped already
     Place place = best_place(holes, bytes);
     const std::size_t growth = place.hollow != nullptr ? growth_at(place, held) : bytes;
     if (held + growth <= peak) return 0;
-    if (place.hollow != nullptr && growth < place.hollow->bytes) place.after = nullptr;
-    return drop_segments(growth, held / excess, place);
+    std::size_t too_many = held / excess;
+    if (place.hollow != nullptr) {
+        const std::size_t free = place.hollow->bytes - growth;
+        if (free != 0) place.after = nullptr;
+        if (mapped_->moves()) too_many = std::min(too_many, free);
+    }
+    return take_segments(growth, too_many, place, into);
 }
 
-std::size_t Arena::drop_segments(std::size_t bytes, std::size_t too_many,
-                                 const Place& spared) noexcept {
+std::size_t Arena::take_segments(std::size_t bytes, std::size_t too_many, const Place& spared,
+                                 Leaving& into) noexcept {
     std::size_t gone = 0;
     for (Block* hole = ages_.first(); hole != nullptr && gone < bytes;) {
         Block& victim = *hole;
@@ -188,7 +200,10 @@ std::size_t Arena::drop_segments(std::size_t bytes, std::size_t too_many,
         const auto part = static_cast<std::size_t>(end - begin);
         if (part == 0 || (part > wanted && part - wanted > too_many)) continue;
         if (part != victim.bytes && store_.spares() < 2) break;
-        gone += drop_part(victim, begin, end, false);
+        Block& segments = cut(victim, begin, end);
+        segments.state = BlockState::leaving;
+        into.push_back(segments);
+        gone += part;
     }
     return gone;
 }

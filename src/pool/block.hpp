@@ -22,6 +22,7 @@ enum class BlockState : std::uint8_t {
     shelved,  // kept: a whole block on the shelf
     hollow,   // addresses of the arena without bytes, or with some that are not held
     leaving,  // on its way back to the memory
+    moved,    // addresses whose bytes have another place, but streams may still use them here
 };
 
 struct alignas(64) Block : detail::BlockFront {

@@ -254,8 +254,8 @@ private:
     };
     /// How many new bytes may be asked for.
     struct Room {
-        std::size_t of_limit;
-        std::ptrdiff_t of_memory;
+        std::size_t of_limit = 0;
+        std::ptrdiff_t of_memory = 0;
         [[nodiscard]] std::size_t bytes() const noexcept {
             return of_memory < 0 ? 0 : std::min(of_limit, static_cast<std::size_t>(of_memory));
         }
@@ -267,6 +267,29 @@ private:
     using Search = Arena::Search;
     using Magazines = List<ThreadMagazine, &ThreadMagazine::in_pool>;
     using Bucket = List<ThreadMagazine, &ThreadMagazine::in_bucket>;
+
+    /// Segments on their way to where a lane grows. They are idle again unless they arrive.
+    class Apart {
+    public:
+        Apart(Core& core, Lane& lane) noexcept : core_(core), lane_(lane) {}
+        Apart(const Apart&) = delete;
+        Apart& operator=(const Apart&) = delete;
+        ~Apart();
+
+        [[nodiscard]] Lane& lane() const noexcept { return lane_; }
+        [[nodiscard]] Arena::Leaving& blocks() noexcept { return blocks_; }
+        [[nodiscard]] std::size_t bytes() const noexcept;
+        [[nodiscard]] std::vector<MappedSource::Part> parts() const;
+        void follow(Lock& lock);
+        void arrived() noexcept;
+
+    private:
+        void put_back(Block& block) noexcept;
+
+        Core& core_;
+        Lane& lane_;
+        Arena::Leaving blocks_;
+    };
 
     // ladder.cpp: what to do when bytes are short
     template <class Try>
@@ -282,13 +305,14 @@ private:
     Attempt try_take(Lane& lane, std::size_t size, std::size_t bytes, std::size_t type, Lock& lock);
     Block* take_kept(Lane& lane, std::size_t size, std::size_t type, Search search) noexcept;
     Attempt take_new(Lane& lane, std::size_t size, std::size_t type, Lock& lock);
-    Arena::Taken fetch(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
+    Arena::Taken fetch(Lane& lane, std::size_t size, Room& room, Lock& lock);
     void earn_moves() noexcept;
     Arena::Moving moving(std::size_t size) noexcept;
     void pay_for_moves(std::size_t size) noexcept;
     void* allocate_whole(std::size_t size, Lock& lock);
     Block* take_outside(std::size_t size, Lock& lock);
-    Arena::Taken take_whole(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
+    Arena::Taken take_whole(Lane& lane, std::size_t size, std::size_t room, Apart& none,
+                            Lock& lock);
     void lend(Block& block, std::size_t bytes) noexcept;
     [[nodiscard]] std::size_t block_bytes(std::size_t bytes) const;
     [[nodiscard]] std::size_t carved(std::size_t size) const noexcept;
@@ -316,16 +340,19 @@ private:
     Block* take_from_others(Lane& lane, std::size_t size, Lock& lock);
     bool gather(Lane& lane, Lock& lock);
     bool wait_on_host(Lane& lane, Lock& lock) noexcept;
+    void set_apart(std::size_t size, Apart& apart, Lock& lock);
+    void leave_old_places() noexcept;
+    void settle_old_places(Lane& lane) noexcept;
     Arena::Taken map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
-                          Lock& lock);
+                          Apart& apart, Lock& lock);
     [[nodiscard]] std::uint64_t room_for_leftovers() const noexcept;
     /// Whose holes a lane's growth extends, and whose its leftovers are.
     [[nodiscard]] Lane& leftovers_of(Lane& lane) noexcept { return lane.parks ? settled() : lane; }
     void see_off(Lock& lock) noexcept;
     [[nodiscard]] bool has_leavers() const noexcept {
-        return !farewells_.empty() || !held_back_.empty() || (arena_ && !arena_->leaving().empty());
+        return !farewells_.empty() || !held_back_.empty() ||
+               (arena_ && !arena_->leaving().empty()) || (retired_ && !old_places_.empty());
     }
-    void recycle(Lane& lane, std::size_t size, Lock& lock);
     bool record_all(void* event) const noexcept;
     bool mark(Lane& lane, Lock& lock) noexcept;
     bool record(void* event, const StreamInfo& stream, bool callable) const noexcept;
@@ -446,6 +473,8 @@ private:
     bool retired_ = false, deleted_ = false;
     Wholes held_back_;  // the same, once a capture is over
     std::uint64_t held_back_bytes_ = 0;
+    Wholes old_places_;  // of segments that have moved, until nobody uses them there
+    std::uint64_t old_place_bytes_ = 0;
     bool waits_ = false;              // retired, and for that capture to end
     std::uint32_t lane_handles_ = 0;  // users of lanes that will close them
     std::uint32_t away_ = 0;          // threads that will come back to take the lock

@@ -1,11 +1,17 @@
 // To and from a driver, for memories whose calls are made with the lock free: mapping more, and giving back
 // what was let go once no stream uses it any more.
+//
+// Before a pool grows beyond its peak, segments that lie idle elsewhere move to where it grows. They are mapped there
+// as well; what is done there comes, in the stream's order, after all that was done at the old place, so nobody waits.
+// The old place has no bytes of its own: it stays mapped until the pool waits for the stream for another reason.
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "memory/clock.hpp"
 #include "pool/core.hpp"
@@ -25,18 +31,19 @@ std::uint64_t Core::room_for_leftovers() const noexcept {
     return (options_.max_idle_bytes - kept) / 8;
 }
 
-/// A block of `size` bytes of which some have to be mapped; `slack` of them are not held.
+/// A block of `size` bytes of which some have to be mapped, those of `apart` among them; `slack` of them are not
+/// held.
 Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
-                            Lock& lock) {
+                            Apart& apart, Lock& lock) {
     using Outcome = Arena::Outcome;
     MappedSource& source = *arena_->mapped();
     Holes& rest = leftovers_of(lane);
     Arena::Growth growth;
     for (;;) {
         store_.reserve(4);
-        growth = arena_->begin_growth(rest, size, room, room_for_leftovers(), held_);
+        growth = arena_->begin_growth(rest, size, room, room_for_leftovers(), held_, apart.bytes());
         if (growth.outcome != Outcome::no_place) break;
-        const std::size_t bytes = source.range_bytes(size);
+        const std::size_t bytes = source.range_bytes(std::max(size, apart.bytes()));
         void* const data = unlocked(lock, [&] { return source.reserve(bytes); });
         if (data == nullptr) return {Outcome::memory_refused, nullptr, size};
         try {
@@ -56,7 +63,8 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
         const std::size_t bytes = growth.fresh->bytes + spare;
         bool mapped = false;
         try {
-            mapped = unlocked(lock, [&] { return source.map(data, bytes); });
+            const std::vector<MappedSource::Part> moved = apart.parts();
+            mapped = unlocked(lock, [&] { return source.map(data, bytes, moved); });
         } catch (...) {
             held_ -= counted;
             arena_->cancel_growth(growth);
@@ -67,6 +75,7 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
             arena_->cancel_growth(growth);
             return {Outcome::memory_refused, nullptr, growth.new_bytes};
         }
+        apart.arrived();
     }
     Block& block = arena_->end_growth(growth, rest, size, coarse_now(), ++order_);
     block.holes = &lane;
@@ -74,27 +83,133 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
     return {Outcome::done, &block, counted};
 }
 
-/// Before the pool grows beyond its peak: gives back segments that lie idle elsewhere, as many bytes as it will
-/// map. That is what moving pages is on the host; here the host has to wait for their streams, so it is rare.
-void Core::recycle(Lane& lane, std::size_t size, Lock& lock) {
-    if (held_ + size <= held_peak_ || lane.captured()) return;  // waiting would end a capture
+/// Before the pool grows beyond its peak: takes segments that lie idle elsewhere, as many bytes as it will map. Where
+/// they cannot move they are given back, for which the host has to wait for their streams.
+void Core::set_apart(std::size_t size, Apart& apart, Lock& lock) {
+    Lane& lane = apart.lane();
+    if (held_ + size <= held_peak_ || lane.captured()) return;  // a graph would keep them
     if (!may_fit(size)) return;
     earn_moves();
     if (!moves_.covers(acquires_per_recycling)) return;
-    if (!unlocked(lock, [&] { return streams_->may_mark_all(); })) return;
-    const std::size_t gone = arena_->drop_segments_for(leftovers_of(lane), size, held_, held_peak_);
+    const bool moves = arena_->mapped()->moves();
+    // To wait would end a capture.
+    if (!moves && !unlocked(lock, [&] { return streams_->may_mark_all(); })) return;
+    store_.reserve(4);
+    Arena::Leaving& into = moves ? apart.blocks() : arena_->leaving();
+    const std::size_t gone =
+        arena_->take_segments_for(leftovers_of(lane), size, held_, held_peak_, into);
     if (gone == 0) return;
     held_ -= gone;
     moves_.pay(acquires_per_recycling);
+    if (moves) return apart.follow(lock);
     arena_->count_move(std::min(gone, size));
     see_off(lock);
-    store_.reserve(4);
+}
+
+std::size_t Core::Apart::bytes() const noexcept {
+    std::size_t sum = 0;
+    for (const Block* block = blocks_.first(); block != nullptr; block = blocks_.after(*block)) {
+        sum += block->bytes;
+    }
+    return sum;
+}
+
+std::vector<MappedSource::Part> Core::Apart::parts() const {
+    std::vector<MappedSource::Part> parts;
+    for (const Block* block = blocks_.first(); block != nullptr; block = blocks_.after(*block)) {
+        parts.push_back({block->begin(), block->end()});
+    }
+    return parts;
+}
+
+/// Has the lane wait for whoever used them. Those that it cannot wait for become idle again.
+void Core::Apart::follow(Lock& lock) {
+    Arena::Leaving all;
+    std::swap(all, blocks_);
+    for (Block* block = all.first(); block != nullptr; block = all.after(*block)) {
+        ++lane_of(*block).leavers;
+    }
+    std::exception_ptr failure;
+    while (Block* const block = all.first()) {
+        all.remove(*block);
+        Lane& from = lane_of(*block);
+        bool follows = false;
+        try {
+            follows = failure == nullptr && core_.join(from, lane_, lock);
+        } catch (const DeviceError&) {
+            failure = std::current_exception();
+        }
+        if (follows) {
+            --from.leavers;
+            ++lane_.leavers;
+            block->holes = &lane_;
+            blocks_.push_back(*block);
+        } else {
+            put_back(*block);
+        }
+    }
+    if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+/// Makes a block idle again where it was. Others may have taken its room meanwhile.
+void Core::Apart::put_back(Block& block) noexcept {
+    --lane_of(block).leavers;
+    core_.held_ += block.bytes;
+    core_.arena_->give(block, block.released_at, block.order);
+    if (core_.held_ > core_.options_.max_bytes) {
+        core_.evict(core_.held_ - core_.options_.max_bytes, &Evictions::max_bytes);
+    }
+    core_.enforce();
+}
+
+/// Their bytes have their new place; once the lane's work is done the old one can go.
+void Core::Apart::arrived() noexcept {
+    if (blocks_.empty()) return;
+    core_.arena_->count_move(bytes());
+    while (Block* const block = blocks_.first()) {
+        blocks_.remove(*block);
+        block->state = BlockState::moved;
+        core_.old_place_bytes_ += block->bytes;
+        core_.old_places_.push_back(*block);
+    }
+    // No more addresses than a quarter of a range, which is as much as there is memory.
+    if (core_.old_place_bytes_ > core_.arena_->mapped()->range_bytes(1) / 4) {
+        core_.leave_old_places();
+    }
+}
+
+Core::Apart::~Apart() {
+    while (Block* const block = blocks_.first()) {
+        blocks_.remove(*block);
+        put_back(*block);
+    }
+}
+
+/// A closed lane's work is done: nobody uses what it left at old places.
+void Core::settle_old_places(Lane& lane) noexcept {
+    for (Block* block = old_places_.first(); block != nullptr; block = Wholes::after(*block)) {
+        if (block->holes != &lane) continue;
+        block->holes = &settled();
+        --lane.leavers;
+        ++settled().leavers;
+    }
+}
+
+/// Lets the old places of segments go that have moved.
+void Core::leave_old_places() noexcept {
+    while (Block* const block = old_places_.first()) {
+        old_places_.remove(*block);
+        old_place_bytes_ -= block->bytes;
+        --lane_of(*block).leavers;
+        arena_->leaving().push_back(*block);
+    }
 }
 
 /// Gives what was let go back to the driver, once no stream uses it any more. What a capture keeps from being waited
 /// for stays for the next time.
 void Core::see_off(Lock& lock) noexcept {
     if (!has_leavers()) return;
+    leave_old_places();  // bytes go back to the driver once no place has them
     while (Block* const block = held_back_.first()) {
         held_back_.remove(*block);
         (block->in_arena ? arena_->leaving() : farewells_).push_back(*block);
@@ -131,17 +246,17 @@ void Core::see_off(Lock& lock) noexcept {
             if (waited && block->uses != nullptr) {
                 unused = unlocked(lock, [&] { return wait_for_uses(*block); });
             }
+            const std::size_t bytes = block->state == BlockState::moved ? 0 : block->bytes;
             if (!unused) {
                 stay.push_back(*block);
-                if (!std::exchange(block->held_back, true)) held_back_bytes_ += block->bytes;
+                if (!std::exchange(block->held_back, true)) held_back_bytes_ += bytes;
                 continue;
             }
-            if (std::exchange(block->held_back, false)) held_back_bytes_ -= block->bytes;
+            if (std::exchange(block->held_back, false)) held_back_bytes_ -= bytes;
             --lane_of(*block).leavers;
             if (!block->in_arena) {
                 const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);
                 void* const data = block->data;
-                const std::size_t bytes = block->bytes;
                 store_.give(*block);
                 unlocked(lock, [&] {
                     if (deleter != nullptr) {

@@ -346,13 +346,16 @@ void Core::reap(Lock& lock) noexcept {
         Lane& lane = *next;
         next = Lanes::after(*next);
         if (lane.open || !lane.ordered() || lane.handles != 0 || lane.busy != 0) continue;
-        if (splits_ && !lane.empty()) {
+        if (splits_ && (!lane.empty() || lane.leavers != 0)) {
             const std::uint64_t order = order_;
             const Busy busy(lane);
             mark(lane, lock);
             const bool done = unlocked(lock, [&] { return streams_->is_done(lane.event); });
             const bool said = lane.closing == 0 && !lane.unmarked;
-            if (done && said && !lane.open) arena_->pass_on(lane, settled(), order);
+            if (done && said && !lane.open) {
+                arena_->pass_on(lane, settled(), order);
+                settle_old_places(lane);
+            }
             next = Lanes::after(lane);
         }
         if (!can_go(lane)) continue;
