@@ -109,28 +109,18 @@ public:
     /// Calls f(begin, bytes, of) for the segments that a part touches.
     template <class F>
     void for_each_touching(const std::byte* begin, std::size_t bytes, F f) const {
-        visit(*this, begin, bytes, f);
-    }
-    template <class F>
-    void for_each_touching(const std::byte* begin, std::size_t bytes, F f) {
-        visit(*this, begin, bytes, f);
-    }
-
-private:
-    template <class Self, class F>
-    static void visit(Self& self, const std::byte* begin, std::size_t bytes, F& f) {
-        const std::scoped_lock hold(self.lock_);
-        auto it = self.all_.upper_bound(const_cast<std::byte*>(begin));
-        if (it != self.all_.begin() &&
-            begin - std::prev(it)->first <
-                static_cast<std::ptrdiff_t>(std::prev(it)->second.bytes)) {
+        const std::scoped_lock hold(lock_);
+        auto it = all_.upper_bound(const_cast<std::byte*>(begin));
+        if (it != all_.begin() && begin - std::prev(it)->first <
+                                      static_cast<std::ptrdiff_t>(std::prev(it)->second.bytes)) {
             --it;
         }
-        for (; it != self.all_.end() && it->first < begin + bytes; ++it) {
+        for (; it != all_.end() && it->first < begin + bytes; ++it) {
             f(it->first, it->second.bytes, it->second.of);
         }
     }
 
+private:
     struct Segment {
         std::size_t bytes;
         Of of;
@@ -221,26 +211,30 @@ public:
         auto* const begin = static_cast<std::byte*>(data);
         std::size_t done = 0;
         Result result = cuda::success;
-        const auto add = [&](std::size_t part, Handle handle, bool owned) {
+        const auto add = [&](std::size_t part, Handle handle, bool again) {
             result = driver().map(address_of(begin + done), part, 0, handle, 0);
             if (result != cuda::success) return;
+            bool counted = false;
             try {
-                segments_.add(begin + done, part, {handle, owned});
+                if (again) places_.add(handle);
+                counted = again;
+                segments_.add(begin + done, part, handle);
                 done += part;
             } catch (const std::bad_alloc&) {
                 driver().unmap(address_of(begin + done), part);
+                if (counted) places_.remove(handle);
                 result = cuda::error_out_of_memory;
             }
         };
         std::vector<std::pair<std::size_t, Handle>> old;
         for (const auto& [from, to] : moved) {
             segments_.for_each_touching(from, static_cast<std::size_t>(to - from),
-                                        [&](const std::byte*, std::size_t part, const Mapped& of) {
-                                            old.emplace_back(part, of.handle);
+                                        [&](const std::byte*, std::size_t part, Handle handle) {
+                                            old.emplace_back(part, handle);
                                         });
         }
         for (const auto& [part, handle] : old) {
-            if (result == cuda::success) add(part, handle, false);
+            if (result == cuda::success) add(part, handle, true);
         }
         const std::size_t fresh = bytes - done;
         // Relaxed, here and below: the sum alone counts.
@@ -251,35 +245,30 @@ public:
             Handle handle = 0;
             result = driver().create(&handle, part, &properties_, 0);
             if (result != cuda::success) break;
-            add(part, handle, true);
-            if (result != cuda::success)
-                driver().release(handle);
-            else
-                created_.fetch_add(part, std::memory_order_relaxed);
+            created_.fetch_add(part, std::memory_order_relaxed);
+            add(part, handle, false);
+            if (result != cuda::success) release(handle, part);
         }
         if (result == cuda::success) {
             const cuda::AccessDescription access{.location = properties_.location};
             result = driver().set_access(address_of(data), bytes, &access, 1);
         }
-        if (result == cuda::success) {
-            own(begin, bytes - fresh, true);
-            for (const auto& [from, to] : moved)
-                own(from, static_cast<std::size_t>(to - from), false);
-            return true;
-        }
+        if (result == cuda::success) return true;
         unmap(data, done);
         if (result == cuda::error_out_of_memory) return false;
         throw DeviceError(cuda::text_of("cannot map device memory", result));
     }
-    void unmap(void* data, std::size_t bytes) noexcept override {
+    std::size_t unmap(void* data, std::size_t bytes) noexcept override {
         const Entered entered(device());
+        std::size_t gone = 0;
         segments_.remove(static_cast<std::byte*>(data), bytes,
-                         [&](std::byte* begin, std::size_t part, const Mapped& of) {
+                         [&](std::byte* begin, std::size_t part, Handle handle) {
                              driver().unmap(address_of(begin), part);
-                             if (!of.owned) return;
-                             driver().release(of.handle);
-                             created_.fetch_sub(part, std::memory_order_relaxed);
+                             if (places_.remove(handle)) return;
+                             release(handle, part);
+                             gone += part;
                          });
+        return gone;
     }
 
     /// A segment is unmapped, and its handle released, only where no block that is lent touches it. The
@@ -295,10 +284,10 @@ public:
         shared.size = bytes;
         std::vector<Handle> handles;
         segments_.for_each_touching(begin, bytes,
-                                    [&](const std::byte* at, std::size_t part, const Mapped& of) {
+                                    [&](const std::byte* at, std::size_t part, Handle handle) {
                                         if (handles.empty())
                                             shared.offset = static_cast<std::size_t>(begin - at);
-                                        handles.push_back(of.handle);
+                                        handles.push_back(handle);
                                         shared.parts.push_back({FileDescriptor(), part});
                                     });
         if (handles.empty()) {
@@ -318,18 +307,35 @@ public:
     }
 
 private:
-    struct Mapped {
-        Handle handle;
-        bool owned;  // to be released with this place; else there is another, newer one
+    /// Handles that are mapped more than once, and how many times more.
+    class Places {
+    public:
+        void add(Handle handle) {
+            const std::scoped_lock hold(lock_);
+            ++more_[handle];
+        }
+        /// False if there is but one.
+        bool remove(Handle handle) noexcept {
+            const std::scoped_lock hold(lock_);
+            const auto found = more_.find(handle);
+            if (found == more_.end()) return false;
+            if (--found->second == 0) more_.erase(found);
+            return true;
+        }
+
+    private:
+        std::mutex lock_;  // never held during a call to the driver
+        std::map<Handle, std::size_t> more_;
     };
-    void own(std::byte* begin, std::size_t bytes, bool owned) noexcept {
-        segments_.for_each_touching(
-            begin, bytes, [&](const std::byte*, std::size_t, Mapped& of) { of.owned = owned; });
+    void release(Handle handle, std::size_t bytes) noexcept {
+        driver().release(handle);
+        created_.fetch_sub(bytes, std::memory_order_relaxed);
     }
 
     cuda::AllocationProperties properties_;
     std::size_t page_ = unit;
-    Segments<Mapped> segments_;
+    Segments<Handle> segments_;
+    Places places_;
     std::atomic<std::size_t> created_{0};
 };
 
@@ -478,15 +484,18 @@ public:
         if (result == cuda::error_out_of_memory) return false;
         throw DeviceError(cuda::text_of("cannot pin host memory", result));
     }
-    void unmap(void* data, std::size_t bytes) noexcept override {
+    std::size_t unmap(void* data, std::size_t bytes) noexcept override {
         const Entered entered(device());
+        std::size_t gone = 0;
         segments_.remove(static_cast<std::byte*>(data), bytes,
                          [&](std::byte* begin, std::size_t part, int) {
                              driver().unregister_host(begin);
                              madvise(begin, part, MADV_DONTNEED);
                              pinned_.fetch_sub(part, std::memory_order_relaxed);
                              host_bytes_held.fetch_sub(part, std::memory_order_relaxed);
+                             gone += part;
                          });
+        return gone;
     }
 
 private:

@@ -53,12 +53,12 @@ public:
     using Parts = std::span<const Part>;
 
     /// Gives hollow addresses bytes, in one segment or more. First come those of `moved`, whole segments of
-    /// at most as many bytes: until unmap() of their old places they have both, where nothing else is lost
-    /// with it. Only where moves(). False if the memory is exhausted; throws DeviceError if it failed. Changes
-    /// nothing unless it returns true.
+    /// at most as many bytes, which have two places from then on; only where moves(). False if the memory is
+    /// exhausted; throws DeviceError if it failed. Changes nothing unless it returns true.
     [[nodiscard]] virtual bool map(void* data, std::size_t bytes, Parts moved) = 0;
-    /// Takes the bytes of whole segments away. Nobody uses them any more.
-    virtual void unmap(void* data, std::size_t bytes) noexcept = 0;
+    /// Takes whole segments away from addresses that nobody uses any more. Returns how many bytes went back to the
+    /// memory: those that have no other place.
+    virtual std::size_t unmap(void* data, std::size_t bytes) noexcept = 0;
     /// Whether segments can have a second place.
     [[nodiscard]] virtual bool moves() const noexcept = 0;
     /// Returns how much to map where `bytes` more are needed and `held` are there: at least that.

@@ -444,11 +444,7 @@ Arena::Taken Arena::extend(Block& block, std::size_t bytes, std::size_t limit) n
 /// Carries bytes to hollow ones, by pages where the memory can, else by copying. Leaves none behind.
 void Arena::carry(std::byte* from, std::byte* to, std::size_t bytes) noexcept {
     if (bytes == 0) return;
-    if (source_.move(from, to, bytes)) {
-        ++moves_.count;
-        moves_.bytes += bytes;
-        return;
-    }
+    if (source_.move(from, to, bytes)) return count_move(bytes);
     // Pages that came from several places may not move together.
     if (const std::size_t step = source_.move_step(); bytes > step) {
         const std::size_t lead = -reinterpret_cast<std::uintptr_t>(from) & (step - 1);

@@ -126,7 +126,7 @@ public:
     /// The three steps of take_new where the memory maps segments. Reserve four descriptors first.
     /// No place: add a range. Holds at most `limit` bytes more; what is left over stays idle if that
     /// is at most `idle_limit`.
-    /// `moved`: so many bytes come from elsewhere.
+    /// `moved`: so many bytes come from elsewhere, and have to be held.
     Growth begin_growth(Holes& holes, std::size_t bytes, std::size_t limit, std::size_t idle_limit,
                         std::size_t held, std::size_t moved) noexcept;
     Block& end_growth(const Growth& growth, Holes& holes, std::size_t bytes, std::uint64_t now,
@@ -150,12 +150,14 @@ public:
     void let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t order) noexcept;
     /// Lets whole segments in idle holes go, the oldest first, at least `bytes` if there are. Returns how many.
     std::size_t drop_segments(std::size_t bytes) noexcept {
-        return take_segments(bytes, SIZE_MAX, Place{}, leaving_);
+        return take_segments(bytes, {.too_many = SIZE_MAX}, leaving_);
     }
     /// Takes such segments out before a growth for a block of `bytes` beyond the `peak`: as many as it will map, none
-    /// of its own place, and none much larger than is wanted.
-    std::size_t take_segments_for(const Holes& holes, std::size_t bytes, std::size_t held,
-                                  std::size_t peak, Leaving& into) noexcept;
+    /// of its own place, and none much larger than is wanted; first what nobody has to be waited for, the holes' own
+    /// and `settled` ones. The rest is as in begin_growth().
+    std::size_t take_segments_for(const Holes& holes, const Holes& settled, std::size_t bytes,
+                                  std::size_t idle_limit, std::size_t held, std::size_t peak,
+                                  Leaving& into) noexcept;
 
     /// Makes a block that is out larger, `bytes` in all, by what follows it: no_place if that is not
     /// free. Needs two spare descriptors.
@@ -242,8 +244,12 @@ private:
     [[nodiscard]] bool joins(const Block& block, const Block& with_after) const noexcept;
     Block& join_hollow(Block& block) noexcept;
     [[nodiscard]] std::size_t growth_at(const Place& place, std::size_t held) const noexcept;
-    std::size_t take_segments(std::size_t bytes, std::size_t too_many, const Place& spared,
-                              Leaving& into) noexcept;
+    struct Choice {
+        std::size_t too_many;         // beyond what is wanted
+        Place spared = {};            // its neighbours stay
+        const Holes* only = nullptr;  // of all, if null
+    };
+    std::size_t take_segments(std::size_t bytes, const Choice& choice, Leaving& into) noexcept;
     [[nodiscard]] Place best_place(const Holes& holes, std::size_t bytes) const noexcept;
     [[nodiscard]] Plan plan_moves(Place& place, Moving moving) const noexcept;
     void plan_moves(Plan& plan, const Place& place, std::byte* begin, std::byte* end,

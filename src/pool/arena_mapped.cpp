@@ -14,7 +14,7 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t excess = 8;  // of what is held, this part may go beyond what is wanted
-constexpr std::size_t all_looks = ~std::size_t{0};
+constexpr std::size_t all_looks = ~std::size_t{0}, no_bound = ~std::size_t{0};
 
 }  // namespace
 
@@ -59,6 +59,10 @@ Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t l
     const std::size_t wished = growth_at(place, held);
     const std::size_t mapped = std::max(wished <= limit ? wished : least, moved);
     if (mapped - needed <= idle_limit) growth.new_bytes = std::min(mapped, limit);
+    if (growth.new_bytes < moved) {  // what is not held is anybody's, without waiting
+        growth.outcome = Outcome::over_limit;
+        return growth;
+    }
     if (place.after != nullptr && mapped == place.hollow->bytes && growth.new_bytes == mapped) {
         growth.after = place.after;
     }
@@ -173,39 +177,55 @@ void Arena::let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t or
     }
 }
 
-std::size_t Arena::take_segments_for(const Holes& holes, std::size_t bytes, std::size_t held,
-                                     std::size_t peak, Leaving& into) noexcept {
+std::size_t Arena::take_segments_for(const Holes& holes, const Holes& settled, std::size_t bytes,
+                                     std::size_t idle_limit, std::size_t held, std::size_t peak,
+                                     Leaving& into) noexcept {
     if (backed_.find(bytes, all_looks) != nullptr) return 0;  // that is mapped already
-    Place place = best_place(holes, bytes);
-    const std::size_t growth = place.hollow != nullptr ? growth_at(place, held) : bytes;
+    Choice choice{.too_many = held / excess, .spared = best_place(holes, bytes)};
+    Place& place = choice.spared;
+    const std::size_t needed = place.hollow != nullptr ? place.hollow_bytes() : bytes;
+    std::size_t growth = place.hollow != nullptr ? growth_at(place, held) : bytes;
     if (held + growth <= peak) return 0;
-    std::size_t too_many = held / excess;
-    if (place.hollow != nullptr) {
-        const std::size_t free = place.hollow->bytes - growth;
-        if (free != 0) place.after = nullptr;
-        if (mapped_->moves()) too_many = std::min(too_many, free);
+    const std::size_t free = place.hollow != nullptr ? place.hollow->bytes - growth : no_bound;
+    if (free != 0) place.after = nullptr;
+    if (!mapped_->moves()) return take_segments(growth, choice, into);
+
+    // What moves stays, so it must be allowed to, and have a place there.
+    const std::size_t left_over = growth - needed;
+    if (left_over > idle_limit) {
+        growth = needed;
+        choice.too_many = 0;
+    } else {
+        choice.too_many = std::min({choice.too_many, free, idle_limit - left_over});
+        // A small block would make its segments small ones' for good.
+        if (is_small(bytes)) choice.too_many = std::min(choice.too_many, growth);
     }
-    return take_segments(growth, too_many, place, into);
+    std::size_t taken = 0;
+    for (const Holes* const only : {&holes, &settled, static_cast<const Holes*>(nullptr)}) {
+        choice.only = only;
+        if (taken < growth) taken += take_segments(growth - taken, choice, into);
+    }
+    return taken;
 }
 
-std::size_t Arena::take_segments(std::size_t bytes, std::size_t too_many, const Place& spared,
-                                 Leaving& into) noexcept {
-    std::size_t gone = 0;
-    for (Block* hole = ages_.first(); hole != nullptr && gone < bytes;) {
+std::size_t Arena::take_segments(std::size_t bytes, const Choice& choice, Leaving& into) noexcept {
+    std::size_t taken = 0;
+    for (Block* hole = ages_.first(); hole != nullptr && taken < bytes;) {
         Block& victim = *hole;
         hole = Ages::after(*hole);
-        if (&victim == spared.before || &victim == spared.after) continue;
-        const std::size_t wanted = bytes - gone;
+        if (&victim == choice.spared.before || &victim == choice.spared.after) continue;
+        if (choice.only != nullptr && victim.holes != choice.only) continue;
+        const std::size_t wanted = bytes - taken;
         const auto [begin, end] = mapped_->segments_within(victim.begin(), victim.end(), wanted);
         const auto part = static_cast<std::size_t>(end - begin);
-        if (part == 0 || (part > wanted && part - wanted > too_many)) continue;
+        if (part == 0 || (part > wanted && part - wanted > choice.too_many)) continue;
         if (part != victim.bytes && store_.spares() < 2) break;
         Block& segments = cut(victim, begin, end);
         segments.state = BlockState::leaving;
         into.push_back(segments);
-        gone += part;
+        taken += part;
     }
-    return gone;
+    return taken;
 }
 
 }  // namespace cistern

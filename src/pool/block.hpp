@@ -21,7 +21,7 @@ enum class BlockState : std::uint8_t {
     idle,     // kept: a hole of the arena
     shelved,  // kept: a whole block on the shelf
     hollow,   // addresses of the arena without bytes, or with some that are not held
-    leaving,  // on its way back to the memory
+    leaving,  // on its way back to the memory, or to another place
     moved,    // addresses whose bytes have another place, but streams may still use them here
 };
 

@@ -214,9 +214,12 @@ void Core::now_out(Lane& lane, Block& block) noexcept {
 
 /// Asks the memory, within the limit; makes room by giving up what is idle.
 Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Lock& lock) {
+    const bool maps = splits_ && arena_->mapped() != nullptr;
     for (;;) {
-        Room room;
-        const Arena::Taken taken = fetch(lane, size, room, lock);
+        Arena::Taken taken{Arena::Outcome::no_place, nullptr, 0};
+        if (maps) taken = move_and_map(lane, size, lock);
+        const Room room = this->room();
+        if (taken.outcome != Arena::Outcome::done) taken = fetch(lane, size, room.bytes(), lock);
         if (taken.outcome == Arena::Outcome::done) {
             pay_for_moves(size);
             ++(taken.new_bytes == 0 ? hits_ : misses_);
@@ -260,16 +263,12 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
     }
 }
 
-/// Asks the memory once, for at most as many bytes as there is room. What it gives is held.
-Arena::Taken Core::fetch(Lane& lane, std::size_t size, Room& room, Lock& lock) {
+/// Asks the memory once, for at most `room` bytes. What it gives is held.
+Arena::Taken Core::fetch(Lane& lane, std::size_t size, std::size_t room, Lock& lock) {
     const bool maps = arena_ && arena_->mapped() != nullptr;
-    Apart apart(*this, lane);
-    if (splits_ && maps) set_apart(size, apart, lock);
-    room = this->room();
-    const std::size_t most = room.bytes();
-    const Arena::Taken taken = !splits_ ? take_whole(lane, size, most, apart, lock)
-                               : maps   ? map_more(lane, size, most, 0, apart, lock)
-                                        : arena_->take_new(lane, carved(size), most, moving(size));
+    const Arena::Taken taken = !splits_ ? take_whole(lane, size, room, lock)
+                               : maps   ? map_more(lane, size, room, 0, lock)
+                                        : arena_->take_new(lane, carved(size), room, moving(size));
     if (taken.outcome == Arena::Outcome::done && !maps) held_ += taken.new_bytes;
     held_peak_ = std::max(held_peak_, held_);
     return taken;
@@ -375,8 +374,7 @@ Block* Core::take_outside(std::size_t size, Lock& lock) {
 }
 
 /// A block of exactly `size` bytes that will never be split.
-Arena::Taken Core::take_whole(Lane& lane, std::size_t size, std::size_t room, Apart& none,
-                              Lock& lock) {
+Arena::Taken Core::take_whole(Lane& lane, std::size_t size, std::size_t room, Lock& lock) {
     using Outcome = Arena::Outcome;
     if (size > room) return {Outcome::over_limit, nullptr, size};
     shelf_.add_room();
@@ -384,7 +382,7 @@ Arena::Taken Core::take_whole(Lane& lane, std::size_t size, std::size_t room, Ap
     if (arena_) {
         const std::size_t span = round_up(size, options_.alignment);
         block = arena_->mapped() != nullptr
-                    ? map_more(lane, span, span, span - size, none, lock).block
+                    ? map_more(lane, span, span, span - size, lock).block
                     : arena_->take_new(lane, span, no_limit, Arena::Moving::none).block;
         if (block != nullptr) block->slack = span - size;
     } else {

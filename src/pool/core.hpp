@@ -67,10 +67,21 @@ struct Lane : detail::CoreFront, Holes {
     std::uint32_t busy = 0;     // threads that use event or stream with the lock free
     std::uint32_t closers = 0;  // threads that close it; the last one may let it go
     std::uint32_t leavers = 0;  // its blocks that are on their way to the driver
+    std::uint64_t marked =
+        0;  // old places up to this order are no more in use once the event is done
 
     [[nodiscard]] bool ordered() const noexcept { return event != nullptr; }
     [[nodiscard]] bool captured() const noexcept { return stream.capture != 0; }
 };
+
+/// Whether a block of the list is this lane's.
+template <class Blocks>
+bool named_by(const Blocks& list, const Lane& lane) noexcept {
+    for (const Block* block = list.first(); block != nullptr; block = list.after(*block)) {
+        if (block->holes == &lane) return true;
+    }
+    return false;
+}
 
 /// Keeps a lane and its stream while the lock is free.
 class Busy {
@@ -254,8 +265,8 @@ private:
     };
     /// How many new bytes may be asked for.
     struct Room {
-        std::size_t of_limit = 0;
-        std::ptrdiff_t of_memory = 0;
+        std::size_t of_limit;
+        std::ptrdiff_t of_memory;
         [[nodiscard]] std::size_t bytes() const noexcept {
             return of_memory < 0 ? 0 : std::min(of_limit, static_cast<std::size_t>(of_memory));
         }
@@ -276,12 +287,12 @@ private:
         Apart& operator=(const Apart&) = delete;
         ~Apart();
 
-        [[nodiscard]] Lane& lane() const noexcept { return lane_; }
         [[nodiscard]] Arena::Leaving& blocks() noexcept { return blocks_; }
+        [[nodiscard]] bool empty() const noexcept { return blocks_.empty(); }
         [[nodiscard]] std::size_t bytes() const noexcept;
         [[nodiscard]] std::vector<MappedSource::Part> parts() const;
         void follow(Lock& lock);
-        void arrived() noexcept;
+        std::size_t arrived() noexcept;
 
     private:
         void put_back(Block& block) noexcept;
@@ -289,6 +300,7 @@ private:
         Core& core_;
         Lane& lane_;
         Arena::Leaving blocks_;
+        bool counted_ = false;  // among those that may bring idle bytes
     };
 
     // ladder.cpp: what to do when bytes are short
@@ -305,14 +317,13 @@ private:
     Attempt try_take(Lane& lane, std::size_t size, std::size_t bytes, std::size_t type, Lock& lock);
     Block* take_kept(Lane& lane, std::size_t size, std::size_t type, Search search) noexcept;
     Attempt take_new(Lane& lane, std::size_t size, std::size_t type, Lock& lock);
-    Arena::Taken fetch(Lane& lane, std::size_t size, Room& room, Lock& lock);
+    Arena::Taken fetch(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
     void earn_moves() noexcept;
     Arena::Moving moving(std::size_t size) noexcept;
     void pay_for_moves(std::size_t size) noexcept;
     void* allocate_whole(std::size_t size, Lock& lock);
     Block* take_outside(std::size_t size, Lock& lock);
-    Arena::Taken take_whole(Lane& lane, std::size_t size, std::size_t room, Apart& none,
-                            Lock& lock);
+    Arena::Taken take_whole(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
     void lend(Block& block, std::size_t bytes) noexcept;
     [[nodiscard]] std::size_t block_bytes(std::size_t bytes) const;
     [[nodiscard]] std::size_t carved(std::size_t size) const noexcept;
@@ -340,18 +351,25 @@ private:
     Block* take_from_others(Lane& lane, std::size_t size, Lock& lock);
     bool gather(Lane& lane, Lock& lock);
     bool wait_on_host(Lane& lane, Lock& lock) noexcept;
-    void set_apart(std::size_t size, Apart& apart, Lock& lock);
+    Arena::Taken move_and_map(Lane& lane, std::size_t size, Lock& lock);
+    void mark_old_places(Lane& lane, Lock& lock) noexcept;
+    void clear_old_places(Lock& lock) noexcept;
     void leave_old_places() noexcept;
-    void settle_old_places(Lane& lane) noexcept;
+    void leave_old_place(Block& block) noexcept;
+    void settle_old_places(const Lane& lane, std::uint64_t order) noexcept;
     Arena::Taken map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
                           Apart& apart, Lock& lock);
+    Arena::Taken map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
+                          Lock& lock) {
+        Apart none(*this, lane);
+        return map_more(lane, size, room, slack, none, lock);
+    }
     [[nodiscard]] std::uint64_t room_for_leftovers() const noexcept;
     /// Whose holes a lane's growth extends, and whose its leftovers are.
     [[nodiscard]] Lane& leftovers_of(Lane& lane) noexcept { return lane.parks ? settled() : lane; }
     void see_off(Lock& lock) noexcept;
     [[nodiscard]] bool has_leavers() const noexcept {
-        return !farewells_.empty() || !held_back_.empty() ||
-               (arena_ && !arena_->leaving().empty()) || (retired_ && !old_places_.empty());
+        return !farewells_.empty() || !held_back_.empty() || (arena_ && !arena_->leaving().empty());
     }
     bool record_all(void* event) const noexcept;
     bool mark(Lane& lane, Lock& lock) noexcept;

@@ -2,8 +2,8 @@
 // what was let go once no stream uses it any more.
 //
 // Before a pool grows beyond its peak, segments that lie idle elsewhere move to where it grows. They are mapped there
-// as well; what is done there comes, in the stream's order, after all that was done at the old place, so nobody waits.
-// The old place has no bytes of its own: it stays mapped until the pool waits for the stream for another reason.
+// as well; what is done there comes, in the stream's order, after all that was done at the old place, so the host does
+// not wait. The old place is left mapped, which costs addresses only, until its bytes are to go back to the driver.
 
 #include <algorithm>
 #include <exception>
@@ -21,6 +21,8 @@ namespace cistern {
 namespace {
 
 constexpr std::uint64_t acquires_per_recycling = 256;
+constexpr std::size_t spares_for_moving = 16;   // descriptors
+constexpr std::size_t share_of_old_places = 4;  // of a range's addresses, at most this part
 
 }  // namespace
 
@@ -55,6 +57,7 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
     }
     if (growth.outcome != Outcome::done) return {growth.outcome, nullptr, growth.new_bytes};
     const std::size_t counted = growth.new_bytes - slack;
+    std::size_t moved = 0;
     held_ += counted;
     held_peak_ = std::max(held_peak_, held_);
     if (!growth.backed) {
@@ -63,8 +66,8 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
         const std::size_t bytes = growth.fresh->bytes + spare;
         bool mapped = false;
         try {
-            const std::vector<MappedSource::Part> moved = apart.parts();
-            mapped = unlocked(lock, [&] { return source.map(data, bytes, moved); });
+            const std::vector<MappedSource::Part> parts = apart.parts();
+            mapped = unlocked(lock, [&] { return source.map(data, bytes, parts); });
         } catch (...) {
             held_ -= counted;
             arena_->cancel_growth(growth);
@@ -75,40 +78,51 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
             arena_->cancel_growth(growth);
             return {Outcome::memory_refused, nullptr, growth.new_bytes};
         }
-        apart.arrived();
+        moved = apart.arrived();
     }
     Block& block = arena_->end_growth(growth, rest, size, coarse_now(), ++order_);
     block.holes = &lane;
     if (central_idle() + allowances_ > options_.max_idle_bytes) enforce();  // others were quicker
-    return {Outcome::done, &block, counted};
+    return {Outcome::done, &block, counted - moved};
 }
 
-/// Before the pool grows beyond its peak: takes segments that lie idle elsewhere, as many bytes as it will map. Where
-/// they cannot move they are given back, for which the host has to wait for their streams.
-void Core::set_apart(std::size_t size, Apart& apart, Lock& lock) {
-    Lane& lane = apart.lane();
-    if (held_ + size <= held_peak_ || lane.captured()) return;  // a graph would keep them
-    if (!may_fit(size)) return;
+/// Before the pool grows beyond its peak: takes segments that lie idle elsewhere, as many bytes as it will map, to
+/// where it grows. Where they cannot move they are given back, for which the host has to wait for their streams.
+/// Not done if there are none, or what is missing besides could not be had.
+Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
+    constexpr Arena::Taken nothing{Arena::Outcome::no_place, nullptr, 0};
+    if (held_ + size <= held_peak_ || lane.captured()) return nothing;  // a graph would keep them
+    if (!may_fit(size)) return nothing;
     earn_moves();
-    if (!moves_.covers(acquires_per_recycling)) return;
+    if (!moves_.covers(acquires_per_recycling)) return nothing;
     const bool moves = arena_->mapped()->moves();
     // To wait would end a capture.
-    if (!moves && !unlocked(lock, [&] { return streams_->may_mark_all(); })) return;
-    store_.reserve(4);
-    Arena::Leaving& into = moves ? apart.blocks() : arena_->leaving();
-    const std::size_t gone =
-        arena_->take_segments_for(leftovers_of(lane), size, held_, held_peak_, into);
-    if (gone == 0) return;
-    held_ -= gone;
+    if (!moves && !unlocked(lock, [&] { return streams_->may_mark_all(); })) return nothing;
+    if (!old_places_.empty()) clear_old_places(lock);
+    store_.reserve(spares_for_moving);
+    Apart apart(*this, lane);
+    const std::size_t taken =
+        arena_->take_segments_for(leftovers_of(lane), settled(), size, room_for_leftovers(), held_,
+                                  held_peak_, moves ? apart.blocks() : arena_->leaving());
+    if (taken == 0) return nothing;
+    held_ -= taken;
     moves_.pay(acquires_per_recycling);
-    if (moves) return apart.follow(lock);
-    arena_->count_move(std::min(gone, size));
+    if (moves) {
+        apart.follow(lock);
+        if (apart.empty()) return nothing;
+        const Arena::Taken grown = map_more(lane, size, room().bytes(), 0, apart, lock);
+        if (grown.outcome == Arena::Outcome::done) mark_old_places(lane, lock);
+        return grown;
+    }
+    arena_->count_move(std::min(taken, size));
     see_off(lock);
+    return nothing;
 }
 
 std::size_t Core::Apart::bytes() const noexcept {
     std::size_t sum = 0;
-    for (const Block* block = blocks_.first(); block != nullptr; block = blocks_.after(*block)) {
+    for (const Block* block = blocks_.first(); block != nullptr;
+         block = Arena::Leaving::after(*block)) {
         sum += block->bytes;
     }
     return sum;
@@ -116,7 +130,8 @@ std::size_t Core::Apart::bytes() const noexcept {
 
 std::vector<MappedSource::Part> Core::Apart::parts() const {
     std::vector<MappedSource::Part> parts;
-    for (const Block* block = blocks_.first(); block != nullptr; block = blocks_.after(*block)) {
+    for (const Block* block = blocks_.first(); block != nullptr;
+         block = Arena::Leaving::after(*block)) {
         parts.push_back({block->begin(), block->end()});
     }
     return parts;
@@ -124,92 +139,132 @@ std::vector<MappedSource::Part> Core::Apart::parts() const {
 
 /// Has the lane wait for whoever used them. Those that it cannot wait for become idle again.
 void Core::Apart::follow(Lock& lock) {
+    ++core_.returning_;
+    counted_ = true;
     Arena::Leaving all;
     std::swap(all, blocks_);
-    for (Block* block = all.first(); block != nullptr; block = all.after(*block)) {
+    for (Block* block = all.first(); block != nullptr; block = Arena::Leaving::after(*block)) {
         ++lane_of(*block).leavers;
     }
     std::exception_ptr failure;
+    const Lane* joined = nullptr;
     while (Block* const block = all.first()) {
         all.remove(*block);
         Lane& from = lane_of(*block);
-        bool follows = false;
         try {
-            follows = failure == nullptr && core_.join(from, lane_, lock);
-        } catch (const DeviceError&) {
+            const bool joins = failure == nullptr && &from != joined;
+            if (joins && core_.join(from, lane_, lock)) joined = &from;
+        } catch (...) {
             failure = std::current_exception();
         }
-        if (follows) {
-            --from.leavers;
-            ++lane_.leavers;
-            block->holes = &lane_;
-            blocks_.push_back(*block);
-        } else {
+        --from.leavers;
+        if (failure != nullptr || &from != joined) {
             put_back(*block);
+            continue;
         }
+        if (from.ordered()) block->holes = &lane_;
+        ++lane_of(*block).leavers;
+        blocks_.push_back(*block);
     }
     if (failure != nullptr) std::rethrow_exception(failure);
 }
 
-/// Makes a block idle again where it was. Others may have taken its room meanwhile.
+/// Makes a block idle again where it was; its lane may have come to wait for more than it did. Others may have
+/// taken its room meanwhile.
 void Core::Apart::put_back(Block& block) noexcept {
-    --lane_of(block).leavers;
     core_.held_ += block.bytes;
-    core_.arena_->give(block, block.released_at, block.order);
+    core_.arena_->give(block, coarse_now(), ++core_.order_);
     if (core_.held_ > core_.options_.max_bytes) {
         core_.evict(core_.held_ - core_.options_.max_bytes, &Evictions::max_bytes);
     }
+    core_.held_peak_ = std::max(core_.held_peak_, core_.held_);
     core_.enforce();
 }
 
-/// Their bytes have their new place; once the lane's work is done the old one can go.
-void Core::Apart::arrived() noexcept {
-    if (blocks_.empty()) return;
-    core_.arena_->count_move(bytes());
+/// Their bytes have their new place; once the lane's work is done the old one can go. Returns how many.
+std::size_t Core::Apart::arrived() noexcept {
+    if (empty()) return 0;
+    const std::size_t moved = bytes();
+    core_.arena_->count_move(moved);
     while (Block* const block = blocks_.first()) {
         blocks_.remove(*block);
+        --lane_of(*block).leavers;
         block->state = BlockState::moved;
-        core_.old_place_bytes_ += block->bytes;
+        block->order = ++core_.order_;
         core_.old_places_.push_back(*block);
+        core_.old_place_bytes_ += block->bytes;
     }
-    // No more addresses than a quarter of a range, which is as much as there is memory.
-    if (core_.old_place_bytes_ > core_.arena_->mapped()->range_bytes(1) / 4) {
+    if (core_.old_place_bytes_ > core_.arena_->mapped()->range_bytes(1) / share_of_old_places) {
         core_.leave_old_places();
     }
+    return moved;
 }
 
 Core::Apart::~Apart() {
     while (Block* const block = blocks_.first()) {
         blocks_.remove(*block);
+        --lane_of(*block).leavers;
         put_back(*block);
     }
+    if (counted_) --core_.returning_;
 }
 
-/// A closed lane's work is done: nobody uses what it left at old places.
-void Core::settle_old_places(Lane& lane) noexcept {
+/// Has the lane's event say what may still use its old places, if that can be had. Later marks say more.
+void Core::mark_old_places(Lane& lane, Lock& lock) noexcept {
+    if (!lane.open || lane.stream.fleeting) return;
+    const Busy busy(lane);
+    const std::uint64_t order = order_;
+    const bool marked = unlocked(lock, [&] {
+        try {
+            return streams_->record(lane.event, lane.stream);
+        } catch (const DeviceError&) {
+            return false;
+        }
+    });
+    if (marked) lane.marked = std::max(lane.marked, order);
+}
+
+/// Unmaps old places that no stream uses any more, without waiting for those that one does.
+void Core::clear_old_places(Lock& lock) noexcept {
+    for (Lane* next = lanes_.first(); next != nullptr; next = Lanes::after(*next)) {
+        Lane& lane = *next;
+        if (!lane.ordered() || !lane.open || !named_by(old_places_, lane)) continue;
+        const std::uint64_t marked = lane.marked;
+        const Busy busy(lane);
+        if (unlocked(lock, [&] { return streams_->is_done(lane.event); })) {
+            settle_old_places(lane, marked);
+        }
+    }
+    for (Block* next = old_places_.first(); next != nullptr;) {
+        Block& block = *next;
+        next = Wholes::after(*next);
+        if (block.holes == &settled()) leave_old_place(block);
+    }
+    see_off(lock);
+}
+
+/// A lane's work is done: nobody uses what it left at old places until then.
+void Core::settle_old_places(const Lane& lane, std::uint64_t order) noexcept {
     for (Block* block = old_places_.first(); block != nullptr; block = Wholes::after(*block)) {
-        if (block->holes != &lane) continue;
-        block->holes = &settled();
-        --lane.leavers;
-        ++settled().leavers;
+        if (block->holes == &lane && block->order <= order) block->holes = &settled();
     }
 }
 
 /// Lets the old places of segments go that have moved.
 void Core::leave_old_places() noexcept {
-    while (Block* const block = old_places_.first()) {
-        old_places_.remove(*block);
-        old_place_bytes_ -= block->bytes;
-        --lane_of(*block).leavers;
-        arena_->leaving().push_back(*block);
-    }
+    while (Block* const block = old_places_.first()) leave_old_place(*block);
+}
+
+void Core::leave_old_place(Block& block) noexcept {
+    old_places_.remove(block);
+    old_place_bytes_ -= block.bytes;
+    arena_->leaving().push_back(block);
 }
 
 /// Gives what was let go back to the driver, once no stream uses it any more. What a capture keeps from being waited
 /// for stays for the next time.
 void Core::see_off(Lock& lock) noexcept {
     if (!has_leavers()) return;
-    leave_old_places();  // bytes go back to the driver once no place has them
     while (Block* const block = held_back_.first()) {
         held_back_.remove(*block);
         (block->in_arena ? arena_->leaving() : farewells_).push_back(*block);
@@ -267,13 +322,21 @@ void Core::see_off(Lock& lock) noexcept {
                 });
                 continue;
             }
+            const bool moved = block->state == BlockState::moved;
             try {
                 store_.reserve(2);
             } catch (const std::bad_alloc&) {  // then it keeps its bytes for now
             }
-            if (Block* const part = arena_->part_with(*block)) {
+            if (Block* const part = moved ? block : arena_->part_with(*block)) {
                 MappedSource& source = *arena_->mapped();
-                unlocked(lock, [&] { source.unmap(part->data, part->bytes); });
+                const std::size_t gone =
+                    unlocked(lock, [&] { return source.unmap(part->data, part->bytes); });
+                if (moved) {
+                    held_back_bytes_ -= gone;  // they had stayed
+                } else if (gone < part->bytes) {
+                    held_back_bytes_ += part->bytes - gone;
+                    leave_old_places();  // where the rest still is
+                }
                 arena_->unmapped(*part);
             }
         }

@@ -318,14 +318,9 @@ bool Core::can_go(const Lane& lane) const noexcept {
         &lane == settled_.get()) {
         return false;
     }
-    const auto named_by = [&](const auto& list) {
-        for (const Block* block = list.first(); block != nullptr; block = list.after(*block)) {
-            if (block->holes == &lane) return true;
-        }
-        return false;
-    };
-    if (arena_ && named_by(arena_->leaving())) return false;
-    if (named_by(farewells_) || named_by(held_back_)) return false;
+    if (arena_ && named_by(arena_->leaving(), lane)) return false;
+    if (named_by(farewells_, lane) || named_by(held_back_, lane)) return false;
+    if (named_by(old_places_, lane)) return false;
     bool shelved = false;
     shelf_.for_each([&](const Block& block) { shelved |= block.holes == &lane; });
     return !shelved;
@@ -346,7 +341,7 @@ void Core::reap(Lock& lock) noexcept {
         Lane& lane = *next;
         next = Lanes::after(*next);
         if (lane.open || !lane.ordered() || lane.handles != 0 || lane.busy != 0) continue;
-        if (splits_ && (!lane.empty() || lane.leavers != 0)) {
+        if (splits_ && (!lane.empty() || named_by(old_places_, lane))) {
             const std::uint64_t order = order_;
             const Busy busy(lane);
             mark(lane, lock);
@@ -354,7 +349,7 @@ void Core::reap(Lock& lock) noexcept {
             const bool said = lane.closing == 0 && !lane.unmarked;
             if (done && said && !lane.open) {
                 arena_->pass_on(lane, settled(), order);
-                settle_old_places(lane);
+                settle_old_places(lane, order);
             }
             next = Lanes::after(lane);
         }

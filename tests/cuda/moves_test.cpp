@@ -138,24 +138,61 @@ TEST_F(MovedCalls, BytesLeaveNoStreamBehind) {
     EXPECT_EQ(calls("cuEventDestroy_v2") - dropped, calls("cuEventCreate") - made + 1);
 }
 
-TEST_F(MovedCalls, OldPlacesAreNoMoreThanTheDeviceHasBytes) {
+TEST_F(MovedCalls, OldPlacesAreLeftOnceTheirStreamIsDone) {
+    Pool pool{Memory::device()};
+    const Buffer first_fence = leave_a_gap(pool), first = pool.acquire(66_MiB);
+    ASSERT_EQ(mismatches(), 0u);  // all is done
+    const auto unmapped = calls("cuMemUnmap"), waits = host_waits();
+    const Buffer second_fence = leave_a_gap(pool);
+
+    const Buffer second = pool.acquire(66_MiB);
+
+    EXPECT_EQ(pool.stats().moves, 2u);
+    EXPECT_EQ(calls("cuMemUnmap") - unmapped, 8u) << "the handles of the first gap";
+    EXPECT_EQ(host_waits(), waits);
+}
+
+TEST_F(MovedCalls, OldPlacesStayWhileTheirStreamUsesThem) {
+    Pool pool{Memory::device()};
+    const cuda::Stream stream = make_stream();
+    StreamPool ordered = pool.on(stream);
+    Buffer gap = ordered.acquire(64_MiB);
+    const Buffer first_fence = ordered.acquire(2_MiB);
+    fill(stream, gap, 1, late);
+    check(stream, gap, 1, late);
+    gap.release();
+    const Buffer first = ordered.acquire(66_MiB);
+    const auto unmapped = calls("cuMemUnmap");
+    const Buffer second_fence = leave_a_gap(ordered);
+
+    const Buffer second = ordered.acquire(66_MiB);
+
+    EXPECT_EQ(pool.stats().moves, 2u);
+    EXPECT_EQ(calls("cuMemUnmap"), unmapped);
+    EXPECT_EQ(mismatches(), 0u);
+}
+
+TEST_F(MovedCalls, OldPlacesThatAreManyAreLeft) {
+    constexpr int not_ready = 600;
     std::size_t total = 0;
     ASSERT_EQ(driver.device_total(&total, 0), 0);
     Pool pool{Memory::device()};
-    const auto unmapped = calls("cuMemUnmap");
-    std::vector<Buffer> kept;
-    std::size_t bytes = 2_MiB;
-    while (pool.stats().moved_bytes < 2 * total && bytes < total / 2) {
-        Buffer gap = pool.acquire(bytes), fence = pool.acquire(2_MiB);
+    driver.control->fail("cuEventQuery", 1, 1000000, not_ready);
+    Buffer fence;
+    const auto grow = [&](std::size_t bytes) {
+        Buffer gap = pool.acquire(bytes), next_fence = pool.acquire(2_MiB);
         gap.release();
-        bytes += 2_MiB;
-        Buffer larger = pool.acquire(bytes);
-        larger.release();
-        kept.clear();
-        kept.push_back(std::move(fence));
-    }
-    EXPECT_GT(calls("cuMemUnmap"), unmapped);
-    EXPECT_LE(calls("cuMemMap") - calls("cuMemUnmap"), 2 * total / 2_MiB);
+        pool.acquire(bytes + 2_MiB).release();
+        fence = std::move(next_fence);
+    };
+    std::size_t bytes = total / 4;
+    for (; pool.stats().moved_bytes + bytes < total; bytes += 2_MiB) grow(bytes);
+    EXPECT_EQ(calls("cuMemUnmap"), 0u) << "they cost nothing but addresses";
+
+    while (pool.stats().moved_bytes <= total) grow(bytes += 2_MiB);
+
+    EXPECT_GT(calls("cuMemUnmap"), 0u);
+    EXPECT_EQ(in_use(), pool.stats().held_bytes.now);
     EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
 }
 
@@ -229,6 +266,148 @@ TEST_F(Moved, BytesThatAreSharedAreTheSameAtTheNewPlace) {
 
     check(nullptr, imported.data(), imported.size(), 5);
     EXPECT_EQ(mismatches(), 0u);
+}
+
+TEST_F(Moved, BytesThatLimitsLeaveUnheldAreNobodysToOvertake) {
+    Pool pool{Memory::device(), {.max_idle_buffers = 8}};  // so that no growth leaves idle bytes
+    const cuda::Stream first = make_stream(), second = make_stream(), third = make_stream();
+    StreamPool on_first = pool.on(first), on_second = pool.on(second), on_third = pool.on(third);
+    Buffer large = on_first.acquire(64_MiB);
+    fill(first, large, 1, late);
+    check(first, large, 1, late);
+    large.release();
+
+    const Buffer small = on_second.acquire(4_KiB), other = on_third.acquire(4_KiB);
+    fill(second, small, 2);
+    fill(third, other, 3);
+    EXPECT_EQ(mismatches(), 0u);  // all is done
+    check(second, small, 2);
+    check(third, other, 3);
+
+    EXPECT_EQ(mismatches(), 0u);
+    EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
+}
+
+TEST_F(MovedCalls, BytesStayWhereTheyWereIfTheDeviceIsFull) {
+    constexpr int out_of_memory = 2;
+    for (const char* const function : {"cuMemCreate", "cuMemMap"}) {
+        SCOPED_TRACE(function);
+        Pool pool{Memory::device()};
+        const Buffer after_gap = leave_a_gap(pool);
+        driver.control->fail(function, 1, 1000, out_of_memory);
+
+        EXPECT_TRUE(pool.try_acquire(66_MiB).empty());
+
+        driver.control->stop_failing();
+        EXPECT_EQ(pool.stats().moves, 0u);
+        EXPECT_EQ(in_use(), pool.stats().held_bytes.now);
+        EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
+        EXPECT_FALSE(pool.acquire(66_MiB).empty());
+    }
+}
+
+TEST_F(MovedCalls, BytesThatMovedTwiceGoBackOnce) {
+    const std::size_t used = in_use();
+    Pool pool{Memory::device()};
+    driver.control->fail("cuEventQuery", 1, 1000000, 600);  // so that all places stay
+    Buffer fence = leave_a_gap(pool);
+    Buffer larger = pool.acquire(66_MiB), next_fence = pool.acquire(2_MiB);
+    larger.release();
+    Buffer largest = pool.acquire(70_MiB);
+    ASSERT_EQ(pool.stats().moves, 2u);
+    const std::size_t held = pool.stats().held_bytes.now;
+    EXPECT_EQ(in_use(), used + held);
+    largest.release();
+    fence.release();
+    next_fence.release();
+
+    EXPECT_EQ(pool.trim(0), held);
+
+    EXPECT_EQ(in_use(), used);
+    EXPECT_EQ(calls("cuMemMap"), calls("cuMemUnmap"));
+}
+
+TEST_F(MovedCalls, BytesCountUntilTheirLastPlaceIsGone) {
+    constexpr unsigned blocking = 0;
+    const std::size_t used = in_use();
+    Pool pool{Memory::device(), {.max_bytes = 70_MiB}};
+    StreamPool beside = pool.on(make_stream());
+    {
+        const Buffer fence = leave_a_gap(pool);
+        pool.acquire(66_MiB).release();
+        ASSERT_EQ(pool.stats().moves, 1u);
+        beside.acquire(66_MiB).release();  // waits for the default stream, which has the old place
+    }
+    const cuda::Stream captured = make_stream(blocking);
+    ASSERT_EQ(driver.begin_capture(captured, capture_relaxed), 0);
+    (void)pool.trim(0);
+
+    EXPECT_TRUE(beside.try_acquire(66_MiB).empty());
+
+    EXPECT_LE(in_use(), used + 70_MiB);
+    cuda::Graph graph = nullptr;
+    EXPECT_EQ(driver.end_capture(captured, &graph), 0) << "the pool has ended it";
+    EXPECT_EQ(driver.destroy_graph(graph), 0);
+    EXPECT_FALSE(beside.acquire(66_MiB).empty());
+    EXPECT_LE(in_use(), used + 70_MiB);
+    EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
+}
+
+TEST_F(MovedCalls, BytesOutliveTheirPoolBesideACapture) {
+    constexpr unsigned blocking = 0;
+    const std::size_t used = in_use();
+    const cuda::Stream captured = make_stream(blocking);
+    {
+        Pool pool{Memory::device()};
+        const Buffer fence = leave_a_gap(pool);
+        const Buffer larger = pool.acquire(66_MiB);
+        ASSERT_EQ(pool.stats().moves, 1u);
+        ASSERT_EQ(driver.begin_capture(captured, capture_relaxed), 0);
+    }
+    cuda::Graph graph = nullptr;
+    EXPECT_EQ(driver.end_capture(captured, &graph), 0) << "the pool has ended it";
+    EXPECT_EQ(driver.destroy_graph(graph), 0);
+    { const Pool next{Memory::device()}; }  // looks for what has waited
+    EXPECT_EQ(in_use(), used);
+}
+
+TEST_F(MovedCalls, BytesOfAClosedStreamNeedNoWait) {
+    Pool pool{Memory::device()};
+    Buffer fence;
+    {
+        const cuda::Stream stream = make_stream();
+        StreamPool ordered = pool.on(stream);
+        fence = leave_a_gap(ordered);
+    }
+    ASSERT_EQ(mismatches(), 0u);
+    const auto waits = host_waits();
+
+    const Buffer larger = pool.acquire(66_MiB);
+
+    EXPECT_EQ(pool.stats().moves, 1u);
+    EXPECT_EQ(host_waits(), waits);
+}
+
+TEST_F(Moved, BytesAreTheStreamsOwnFirst) {
+    Pool pool{Memory::device()};
+    StreamPool on_first = pool.on(make_stream()), on_second = pool.on(make_stream());
+    Buffer gap = on_first.acquire(40_MiB);
+    const Buffer fence_of_first = on_first.acquire(2_MiB);
+    Buffer own = on_second.acquire(40_MiB);
+    const Buffer fence_of_second = on_second.acquire(2_MiB);
+    Buffer more = on_second.acquire(40_MiB);
+    const Buffer last_fence = on_second.acquire(2_MiB);
+    const void* const place = gap.data();
+    gap.release();
+    (void)pool.trim(1024_MiB);  // idle for longer than the others
+    own.release();
+    more.release();
+
+    const Buffer larger = on_second.acquire(64_MiB);
+
+    EXPECT_EQ(pool.stats().moves, 1u);
+    EXPECT_EQ(pool.stats().held_bytes.now, 126_MiB);
+    EXPECT_EQ(on_first.acquire(40_MiB).data(), place);
 }
 
 /// Threads that each work on a stream with buffers of many sizes, and see that nobody else writes to them.
