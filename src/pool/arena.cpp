@@ -10,7 +10,6 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t few_looks = 8;  // at holes of the request's own class
-constexpr std::size_t all_looks = ~std::size_t{0};
 constexpr std::size_t no_bound = ~std::size_t{0};
 
 }  // namespace
@@ -102,7 +101,7 @@ bool Arena::joins(const Block& block, const Block& with_after) const noexcept {
 
 Block* Arena::take_idle(Holes& holes, std::size_t bytes, Search search) noexcept {
     const std::size_t own = is_small(bytes) ? 1 : 0;
-    const std::size_t looks = search == Search::quick ? few_looks : all_looks;
+    const std::size_t looks = search == Search::quick ? few_looks : Bins::all_looks;
     Block* hole = holes.bins[own].find(bytes, looks);
     if (hole == nullptr && search == Search::everywhere)
         hole = holes.bins[1 - own].find(bytes, looks);

@@ -34,6 +34,7 @@ namespace cistern {
 class Bins {
 public:
     using Bin = List<Block, &Block::in_bin>;
+    static constexpr std::size_t all_looks = SIZE_MAX;
 
     void insert(Block& hole) noexcept;
     void remove(Block& hole) noexcept;

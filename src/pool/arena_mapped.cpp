@@ -14,7 +14,6 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t excess = 8;  // of what is held, this part may go beyond what is wanted
-constexpr std::size_t all_looks = ~std::size_t{0}, no_bound = ~std::size_t{0};
 
 }  // namespace
 
@@ -28,7 +27,7 @@ std::size_t Arena::growth_at(const Place& place, std::size_t held) const noexcep
 Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t limit,
                                   std::size_t idle_limit, std::size_t held,
                                   std::size_t moved) noexcept {
-    if (Block* const hole = backed_.find(bytes, all_looks); hole != nullptr) {
+    if (Block* const hole = backed_.find(bytes, Bins::all_looks); hole != nullptr) {
         Growth growth{.fresh = hole, .backed = true, .new_bytes = bytes};
         if (bytes > limit) {
             growth.outcome = Outcome::over_limit;
@@ -43,7 +42,7 @@ Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t l
     const std::size_t page = source_.page();
     Place place = best_place(holes, bytes);
     if (place.hollow != nullptr && place.hollow->bytes < moved) {  // others were quicker
-        Block* const hollow = hollow_.find(std::max(bytes, moved), all_looks);
+        Block* const hollow = hollow_.find(std::max(bytes, moved), Bins::all_looks);
         place = {.hollow = hollow,
                  .backed_end = hollow != nullptr ? hollow->begin() + bytes : nullptr};
     }
@@ -180,13 +179,13 @@ void Arena::let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t or
 std::size_t Arena::take_segments_for(const Holes& holes, const Holes& settled, std::size_t bytes,
                                      std::size_t idle_limit, std::size_t held, std::size_t peak,
                                      Leaving& into) noexcept {
-    if (backed_.find(bytes, all_looks) != nullptr) return 0;  // that is mapped already
+    if (backed_.find(bytes, Bins::all_looks) != nullptr) return 0;  // that is mapped already
     Choice choice{.too_many = held / excess, .spared = best_place(holes, bytes)};
     Place& place = choice.spared;
     const std::size_t needed = place.hollow != nullptr ? place.hollow_bytes() : bytes;
     std::size_t growth = place.hollow != nullptr ? growth_at(place, held) : bytes;
     if (held + growth <= peak) return 0;
-    const std::size_t free = place.hollow != nullptr ? place.hollow->bytes - growth : no_bound;
+    const std::size_t free = place.hollow != nullptr ? place.hollow->bytes - growth : SIZE_MAX;
     if (free != 0) place.after = nullptr;
     if (!mapped_->moves()) return take_segments(growth, choice, into);
 

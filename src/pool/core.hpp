@@ -66,7 +66,7 @@ struct Lane : detail::CoreFront, Holes {
     std::uint32_t handles = 0;
     std::uint32_t busy = 0;     // threads that use event or stream with the lock free
     std::uint32_t closers = 0;  // threads that close it; the last one may let it go
-    std::uint32_t leavers = 0;  // its blocks that are on their way to the driver
+    std::uint32_t leavers = 0;  // its blocks on their way to the driver or to another place
     std::uint64_t marked =
         0;  // old places up to this order are no more in use once the event is done
 
@@ -368,6 +368,11 @@ private:
     /// Whose holes a lane's growth extends, and whose its leftovers are.
     [[nodiscard]] Lane& leftovers_of(Lane& lane) noexcept { return lane.parks ? settled() : lane; }
     void see_off(Lock& lock) noexcept;
+    /// What was let go and is still there: a capture keeps it from the driver.
+    [[nodiscard]] std::uint64_t held_back() const noexcept {
+        const std::int64_t lingering = held_back_places_ != 0 ? lingering_ : 0;
+        return held_back_bytes_ + static_cast<std::uint64_t>(std::max<std::int64_t>(0, lingering));
+    }
     [[nodiscard]] bool has_leavers() const noexcept {
         return !farewells_.empty() || !held_back_.empty() || (arena_ && !arena_->leaving().empty());
     }
@@ -425,7 +430,7 @@ private:
     [[nodiscard]] std::uint64_t central_idle() const noexcept;
     /// Whether a new block of `size` bytes keeps the limit if all that is idle goes.
     [[nodiscard]] bool may_fit(std::size_t size) const noexcept {
-        return held_ - central_idle() + held_back_bytes_ + size <= options_.max_bytes;
+        return held_ - central_idle() + held_back() + size <= options_.max_bytes;
     }
     [[nodiscard]] std::uint64_t central_idle_buffers() const noexcept;
     [[nodiscard]] bool use_magazines() const noexcept;
@@ -489,8 +494,10 @@ private:
     Wholes outside_;                         // whole blocks that are not part of the arena
     List<Block, &Block::in_bin> farewells_;  // to be deleted or deallocated once the lock is free
     bool retired_ = false, deleted_ = false;
-    Wholes held_back_;  // the same, once a capture is over
-    std::uint64_t held_back_bytes_ = 0;
+    Wholes held_back_;                                          // the same, once a capture is over
+    std::uint64_t held_back_bytes_ = 0, held_back_places_ = 0;  // old places have no bytes
+    // Bytes that have old places only. Below zero where another thread has yet to count those that it unmapped.
+    std::int64_t lingering_ = 0;
     Wholes old_places_;  // of segments that have moved, until nobody uses them there
     std::uint64_t old_place_bytes_ = 0;
     bool waits_ = false;              // retired, and for that capture to end

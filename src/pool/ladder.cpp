@@ -22,7 +22,7 @@ constexpr std::uint64_t least_change_between_presses = 1 << 20;
 }  // namespace
 
 Core::Room Core::room() const noexcept {
-    const std::uint64_t held = held_ + held_back_bytes_;
+    const std::uint64_t held = held_ + held_back();
     return {.of_limit = options_.max_bytes - std::min<std::uint64_t>(options_.max_bytes, held),
             .of_memory = pressed_ && arena_ ? arena_->bytes_left() : PTRDIFF_MAX};
 }

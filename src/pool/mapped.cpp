@@ -3,7 +3,8 @@
 //
 // Before a pool grows beyond its peak, segments that lie idle elsewhere move to where it grows. They are mapped there
 // as well; what is done there comes, in the stream's order, after all that was done at the old place, so the host does
-// not wait. The old place is left mapped, which costs addresses only, until its bytes are to go back to the driver.
+// not wait. The old place stays mapped, which costs addresses only, until a later growth finds that its stream is done
+// or its bytes are to go back to the driver.
 
 #include <algorithm>
 #include <exception>
@@ -20,7 +21,7 @@ namespace cistern {
 
 namespace {
 
-constexpr std::uint64_t acquires_per_recycling = 256;
+constexpr std::uint64_t acquires_per_segment_move = 256;
 constexpr std::size_t spares_for_moving = 16;   // descriptors
 constexpr std::size_t share_of_old_places = 4;  // of a range's addresses, at most this part
 
@@ -88,13 +89,13 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
 
 /// Before the pool grows beyond its peak: takes segments that lie idle elsewhere, as many bytes as it will map, to
 /// where it grows. Where they cannot move they are given back, for which the host has to wait for their streams.
-/// Not done if there are none, or what is missing besides could not be had.
+/// Not done if there are none, or too few and the memory has no more.
 Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
     constexpr Arena::Taken nothing{Arena::Outcome::no_place, nullptr, 0};
     if (held_ + size <= held_peak_ || lane.captured()) return nothing;  // a graph would keep them
     if (!may_fit(size)) return nothing;
     earn_moves();
-    if (!moves_.covers(acquires_per_recycling)) return nothing;
+    if (!moves_.covers(acquires_per_segment_move)) return nothing;
     const bool moves = arena_->mapped()->moves();
     // To wait would end a capture.
     if (!moves && !unlocked(lock, [&] { return streams_->may_mark_all(); })) return nothing;
@@ -106,12 +107,12 @@ Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
                                   held_peak_, moves ? apart.blocks() : arena_->leaving());
     if (taken == 0) return nothing;
     held_ -= taken;
-    moves_.pay(acquires_per_recycling);
+    moves_.pay(acquires_per_segment_move);
     if (moves) {
         apart.follow(lock);
         if (apart.empty()) return nothing;
         const Arena::Taken grown = map_more(lane, size, room().bytes(), 0, apart, lock);
-        if (grown.outcome == Arena::Outcome::done) mark_old_places(lane, lock);
+        if (apart.empty()) mark_old_places(lane, lock);
         return grown;
     }
     arena_->count_move(std::min(taken, size));
@@ -141,6 +142,7 @@ std::vector<MappedSource::Part> Core::Apart::parts() const {
 void Core::Apart::follow(Lock& lock) {
     ++core_.returning_;
     counted_ = true;
+    core_.held_back_bytes_ += bytes();  // they may come back
     Arena::Leaving all;
     std::swap(all, blocks_);
     for (Block* block = all.first(); block != nullptr; block = Arena::Leaving::after(*block)) {
@@ -158,6 +160,7 @@ void Core::Apart::follow(Lock& lock) {
             failure = std::current_exception();
         }
         --from.leavers;
+        core_.held_back_bytes_ -= block->bytes;
         if (failure != nullptr || &from != joined) {
             put_back(*block);
             continue;
@@ -169,13 +172,14 @@ void Core::Apart::follow(Lock& lock) {
     if (failure != nullptr) std::rethrow_exception(failure);
 }
 
-/// Makes a block idle again where it was; its lane may have come to wait for more than it did. Others may have
+/// Makes a block idle again where it was, in a new order: its lane may wait for more than it did. Others may have
 /// taken its room meanwhile.
 void Core::Apart::put_back(Block& block) noexcept {
     core_.held_ += block.bytes;
-    core_.arena_->give(block, coarse_now(), ++core_.order_);
-    if (core_.held_ > core_.options_.max_bytes) {
-        core_.evict(core_.held_ - core_.options_.max_bytes, &Evictions::max_bytes);
+    core_.arena_->give(block, block.released_at, ++core_.order_);
+    const std::uint64_t held = core_.held_ + core_.held_back();
+    if (held > core_.options_.max_bytes) {
+        core_.evict(held - core_.options_.max_bytes, &Evictions::max_bytes);
     }
     core_.held_peak_ = std::max(core_.held_peak_, core_.held_);
     core_.enforce();
@@ -217,7 +221,7 @@ void Core::mark_old_places(Lane& lane, Lock& lock) noexcept {
     const bool marked = unlocked(lock, [&] {
         try {
             return streams_->record(lane.event, lane.stream);
-        } catch (const DeviceError&) {
+        } catch (const std::exception&) {
             return false;
         }
     });
@@ -301,17 +305,21 @@ void Core::see_off(Lock& lock) noexcept {
             if (waited && block->uses != nullptr) {
                 unused = unlocked(lock, [&] { return wait_for_uses(*block); });
             }
-            const std::size_t bytes = block->state == BlockState::moved ? 0 : block->bytes;
+            const bool moved = block->state == BlockState::moved;
             if (!unused) {
                 stay.push_back(*block);
-                if (!std::exchange(block->held_back, true)) held_back_bytes_ += bytes;
+                if (std::exchange(block->held_back, true)) continue;
+                (moved ? held_back_places_ : held_back_bytes_) += moved ? 1 : block->bytes;
                 continue;
             }
-            if (std::exchange(block->held_back, false)) held_back_bytes_ -= bytes;
+            if (std::exchange(block->held_back, false)) {
+                (moved ? held_back_places_ : held_back_bytes_) -= moved ? 1 : block->bytes;
+            }
             --lane_of(*block).leavers;
             if (!block->in_arena) {
                 const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);
                 void* const data = block->data;
+                const std::size_t bytes = block->bytes;
                 store_.give(*block);
                 unlocked(lock, [&] {
                     if (deleter != nullptr) {
@@ -322,7 +330,6 @@ void Core::see_off(Lock& lock) noexcept {
                 });
                 continue;
             }
-            const bool moved = block->state == BlockState::moved;
             try {
                 store_.reserve(2);
             } catch (const std::bad_alloc&) {  // then it keeps its bytes for now
@@ -331,12 +338,10 @@ void Core::see_off(Lock& lock) noexcept {
                 MappedSource& source = *arena_->mapped();
                 const std::size_t gone =
                     unlocked(lock, [&] { return source.unmap(part->data, part->bytes); });
-                if (moved) {
-                    held_back_bytes_ -= gone;  // they had stayed
-                } else if (gone < part->bytes) {
-                    held_back_bytes_ += part->bytes - gone;
-                    leave_old_places();  // where the rest still is
-                }
+                const auto rest = static_cast<std::int64_t>(moved ? 0 : part->bytes) -
+                                  static_cast<std::int64_t>(gone);
+                lingering_ += rest;
+                if (rest > 0) leave_old_places();  // where they still are
                 arena_->unmapped(*part);
             }
         }

@@ -178,7 +178,7 @@ void Core::adopt(void* data, std::size_t bytes, std::function<void(void*)> delet
     held_ += bytes;
     const std::uint64_t room =
         options_.max_bytes -
-        std::min<std::uint64_t>(options_.max_bytes, held_ - bytes + held_back_bytes_);
+        std::min<std::uint64_t>(options_.max_bytes, held_ - bytes + held_back());
     if (marks_) mark_idle(data, bytes);
     if (bytes > room || bytes > options_.max_buffer_bytes || bytes > options_.max_idle_bytes) {
         ++(bytes > room                        ? evictions_.max_bytes

@@ -371,7 +371,7 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
                           unlocked(lock, [&] { return streams_->may_use(to.stream); });
     if (!mark(from, lock)) return false;
     const bool open = from.open, stale = from.closing != 0 || from.unmarked;
-    return unlocked(lock, [&] {
+    const bool joined = unlocked(lock, [&] {
         if (stale || (open && from.stream.fleeting)) {
             if (!record_all(from.event)) return false;
         } else if (open && !streams_->record(from.event, from.stream)) {
@@ -381,6 +381,8 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
         streams_->wait(to.stream, from.event);
         return true;
     });
+    if (in_order && !to.open) to.unmarked = true;  // its event may not say that it waits
+    return joined;
 }
 
 /// Brings a block that is out into another lane's order. False, and the block idle again, if that

@@ -353,6 +353,45 @@ TEST_F(MovedCalls, BytesCountUntilTheirLastPlaceIsGone) {
     EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
 }
 
+TEST_F(MovedCalls, BytesCountWhileTheyAreOnTheirWay) {
+    constexpr unsigned blocking = 0;
+    const std::size_t used = in_use();
+    Pool pool{Memory::device(), {.max_bytes = 100_MiB}};
+    StreamPool beside = pool.on(make_stream());
+    const Buffer lent = pool.acquire(36_MiB);
+    pool.acquire(60_MiB).release();
+    const cuda::Stream captured = make_stream(blocking);
+    ASSERT_EQ(driver.begin_capture(captured, capture_relaxed), 0);
+    struct Other {
+        const Gpu* gpu;
+        Pool* pool;
+        Buffer got{};
+        std::thread thread{};
+        std::atomic<bool> began{false};
+    } other{this, &pool};
+    driver.control->set_hook(
+        [](void* data, const char*) {  // the bytes are apart, and the lock is free
+            auto& one = *static_cast<Other*>(data);
+            if (one.began.exchange(true)) return;
+            one.thread = std::thread([&one] {
+                const OnThread on(*one.gpu);
+                one.got = one.pool->try_acquire(30_MiB);
+            });
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        },
+        &other);
+
+    const Buffer larger = beside.try_acquire(62_MiB);
+
+    driver.control->set_hook(nullptr, nullptr);
+    ASSERT_TRUE(other.thread.joinable());
+    other.thread.join();
+    EXPECT_LE(in_use(), used + 100_MiB);
+    cuda::Graph graph = nullptr;
+    EXPECT_EQ(driver.end_capture(captured, &graph), 0) << "the pool has ended it";
+    EXPECT_EQ(driver.destroy_graph(graph), 0);
+}
+
 TEST_F(MovedCalls, BytesOutliveTheirPoolBesideACapture) {
     constexpr unsigned blocking = 0;
     const std::size_t used = in_use();
