@@ -43,7 +43,7 @@ Costs costs_of(std::size_t bytes) {
     costs.map = lap();
     BENCH_CHECK(cuMemSetAccess(range, handles * bytes, &access, 1));
     costs.access = lap();
-    for (std::size_t i = 0; i < handles; ++i) BENCH_CHECK(cuMemUnmap(range + i * bytes, bytes));
+    BENCH_CHECK(cuMemUnmap(range, handles * bytes));
     costs.unmap = lap();
     for (const auto handle : all) BENCH_CHECK(cuMemRelease(handle));
     costs.release = lap();

@@ -56,7 +56,7 @@ nlohmann::ordered_json pinned_memory(const Device&) {
         const std::vector<double> ns =
             best_of({{200'000, [&](std::size_t count) { run_pairs(floor, bytes, count); }},
                      {200'000, [&](std::size_t count) { run_pairs(pool, bytes, count); }}},
-                    200);
+                    400);
         const std::vector<double> host = best_of({{1, plain}}, 2);
         pairs.push_back({{"bytes", bytes},
                          {"floor_ns", ns[0]},

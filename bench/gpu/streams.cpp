@@ -30,6 +30,7 @@ struct Work {
     std::size_t steps;
     std::size_t buffers;  // for each kernel
     bool kernels;
+    int rounds;
 };
 
 /// Runs step(thread, number) on all threads; returns the steps per second.
@@ -130,7 +131,7 @@ private:
 nlohmann::ordered_json row(const Device& device, const Layout& layout, const Work& work) {
     std::vector<double> ours, theirs, bound;
     cistern::PoolStats stats;
-    for (int round = 0; round < 5; ++round) {
+    for (int round = 0; round < work.rounds; ++round) {
         Scene scene(device, layout, work);
         bound.push_back(scene.kernels_alone());
         ours.push_back(scene.cistern());
@@ -156,8 +157,8 @@ nlohmann::ordered_json several_streams(const Device& device) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const Layout& layout : {Layout{"one per thread", 1, 1}, Layout{"four per thread", 4, 4},
                                  Layout{"four shared by all", 4, 0}}) {
-        for (const Work& work : {Work{2'000'000, 1, false}, Work{20'000, 1, true},
-                                 Work{10'000, 4, true}, Work{4'000, 16, true}}) {
+        for (const Work& work : {Work{2'000'000, 1, false, 5}, Work{40'000, 1, true, 9},
+                                 Work{10'000, 4, true, 3}, Work{4'000, 16, true, 3}}) {
             rows.push_back(row(device, layout, work));
         }
     }
