@@ -19,6 +19,9 @@ namespace [[gnu::visibility("default")]] cistern {
 class Core;
 class Lender;
 class Pool;
+namespace detail {
+struct Interop;
+}
 
 class Buffer {
 public:
@@ -58,6 +61,7 @@ private:
     friend class Lender;
     friend class Pool;
     friend class Core;
+    friend struct detail::Interop;  // allocators hand out bare addresses
     [[gnu::always_inline]] Buffer(const detail::CoreFront& core,
                                   const detail::Loan& loan) noexcept {
         if (loan.block == nullptr) return;

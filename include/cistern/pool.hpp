@@ -211,7 +211,6 @@ public:
 private:
     friend struct detail::Interop;  // the C ABI and the allocators
     Buffer of_type(std::size_t bytes, std::size_t type);
-    [[nodiscard]] bool lent(const Buffer& buffer) const noexcept;
 
     std::shared_ptr<detail::CoreFront> handle_;  // the last copy lets the pool go
 };

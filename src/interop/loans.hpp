@@ -8,6 +8,10 @@
 #include "cistern/pool.hpp"
 #include "cistern/stream.hpp"
 
+namespace cistern {
+struct Block;
+}
+
 namespace cistern::detail {
 
 /// What this folder does with a pool beyond its public verbs.
@@ -24,9 +28,10 @@ struct Interop {
     static std::shared_ptr<CoreFront> open_any(const Pool& pool, void* stream);
     /// Returns what a pool lends by in the order of the default stream without being asked; else null.
     static CoreFront* by_default(const Pool& pool) noexcept;
-    static bool lent_by(const Pool& pool, const Buffer& buffer) noexcept {
-        return pool.lent(buffer);
-    }
+    static bool lent_by(const Pool& pool, const Block& block) noexcept;
+    /// Keeps what a buffer that is not empty knows in its block; and makes a buffer of that again, once.
+    static Block& close(Buffer&& buffer) noexcept;
+    static Buffer open(Block& block) noexcept;
 };
 
 /// Lends bytes at a multiple of `alignment` and remembers the loan by its address. Throws
@@ -35,7 +40,7 @@ void* lend(Pool& pool, std::size_t bytes, std::size_t alignment, bool zeroed);
 
 /// Remembers a loan by its address, which is returned; gives it up again, an empty buffer if there is
 /// none; and calls use(buffer) if there is one.
-void* remember(Buffer&& buffer);
+void* remember(Buffer&& buffer) noexcept;
 Buffer recall(const void* data) noexcept;
 void visit_loan(const void* data, const std::function<void(Buffer&)>& use);
 

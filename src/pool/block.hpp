@@ -25,6 +25,16 @@ enum class BlockState : std::uint8_t {
     moved,    // addresses whose bytes have another place, but streams may still use them here
 };
 
+struct Block;
+
+/// A loan that its holder knows by a bare address, as one of several in a chain (interop/loans.cpp).
+struct KnownLoan {
+    Block* next = nullptr;
+    const void* address = nullptr;
+    std::uint32_t generation = 0;  // what the handle knew
+    std::uint16_t slot = 0, rack = 0;
+};
+
 struct alignas(64) Block : detail::BlockFront {
     Block* before = nullptr;  // neighbours in the range, by address
     Block* after = nullptr;
@@ -49,6 +59,7 @@ struct alignas(64) Block : detail::BlockFront {
     std::uint64_t zero_generation = ~std::uint64_t{0};  // the loan whose bytes began as zero
     std::size_t type = 0;                           // element type, where the pool separates them
     std::function<void(void*)>* deleter = nullptr;  // of adopted bytes
+    KnownLoan known;                                // guarded by a lock of its own
 
     [[nodiscard]] std::byte* begin() const noexcept { return static_cast<std::byte*>(data); }
     [[nodiscard]] std::byte* end() const noexcept { return begin() + bytes + slack; }

@@ -38,10 +38,6 @@ Buffer Pool::of_type(std::size_t bytes, std::size_t type) {
     return {*core_, detail::take(*core_, bytes, type)};
 }
 
-bool Pool::lent(const Buffer& buffer) const noexcept {
-    return !buffer.empty() && block_of(*buffer.block_).core == &core_of(*core_);
-}
-
 void Pool::grow(Buffer& buffer, std::size_t bytes) {
     if (buffer.empty()) {
         buffer = acquire(bytes);

@@ -177,6 +177,7 @@ TEST_F(MovedCalls, OldPlacesThatAreManyAreLeft) {
     ASSERT_EQ(driver.device_total(&total, 0), 0);
     Pool pool{Memory::device()};
     driver.control->fail("cuEventQuery", 1, 1000000, not_ready);
+    const auto unmapped = calls("cuMemUnmap");
     Buffer fence;
     const auto grow = [&](std::size_t bytes) {
         Buffer gap = pool.acquire(bytes), next_fence = pool.acquire(2_MiB);
@@ -186,11 +187,11 @@ TEST_F(MovedCalls, OldPlacesThatAreManyAreLeft) {
     };
     std::size_t bytes = total / 4;
     for (; pool.stats().moved_bytes + bytes < total; bytes += 2_MiB) grow(bytes);
-    EXPECT_EQ(calls("cuMemUnmap"), 0u) << "they cost nothing but addresses";
+    EXPECT_EQ(calls("cuMemUnmap"), unmapped) << "they cost nothing but addresses";
 
     while (pool.stats().moved_bytes <= total) grow(bytes += 2_MiB);
 
-    EXPECT_GT(calls("cuMemUnmap"), 0u);
+    EXPECT_GT(calls("cuMemUnmap"), unmapped);
     EXPECT_EQ(in_use(), pool.stats().held_bytes.now);
     EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
 }
@@ -361,21 +362,24 @@ TEST_F(MovedCalls, BytesCountWhileTheyAreOnTheirWay) {
     const cuda::Stream captured = make_stream(blocking);
     ASSERT_EQ(driver.begin_capture(captured, capture_relaxed), 0);
     struct Other {
-        const Gpu* gpu;
+        const Gpu* test;
+        const DriverControl* control;
         Pool* pool;
         Buffer got{};
         std::thread thread{};
         std::atomic<bool> began{false};
-    } other{this, &pool};
+        std::size_t in_use_then = 0;
+    } other{this, driver.control, &pool};
     driver.control->set_hook(
         [](void* data, const char*) {  // the bytes are apart, and the lock is free
             auto& one = *static_cast<Other*>(data);
             if (one.began.exchange(true)) return;
             one.thread = std::thread([&one] {
-                const OnThread on(*one.gpu);
+                const OnThread on(*one.test);
                 one.got = one.pool->try_acquire(30_MiB);
             });
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            one.in_use_then = one.control->bytes_in_use(0);
         },
         &other);
 
@@ -384,7 +388,7 @@ TEST_F(MovedCalls, BytesCountWhileTheyAreOnTheirWay) {
     driver.control->set_hook(nullptr, nullptr);
     ASSERT_TRUE(other.thread.joinable());
     other.thread.join();
-    EXPECT_LE(in_use(), used + 100_MiB);
+    EXPECT_EQ(other.in_use_then, used + 96_MiB) << "nobody has taken their room";
     cuda::Graph graph = nullptr;
     EXPECT_EQ(driver.end_capture(captured, &graph), 0) << "the pool has ended it";
     EXPECT_EQ(driver.destroy_graph(graph), 0);
@@ -453,7 +457,7 @@ TEST_F(Moved, BytesOfManyThreadsAreNobodyElses) {
     Pool pool{Memory::device(), {.max_bytes = 512_MiB}};
     std::vector<cuda::Stream> streams;
     for (std::size_t i = 0; i < threads; ++i) streams.push_back(make_stream());
-    on_threads(threads, [&](std::size_t thread) {
+    const auto work = [&](std::size_t thread) {
         const OnThread on(*this);
         const cuda::Stream stream = streams[thread];
         StreamPool ordered = pool.on(stream);
@@ -474,7 +478,8 @@ TEST_F(Moved, BytesOfManyThreadsAreNobodyElses) {
             }
         }
         for (const auto& [buffer, value] : live) check(stream, buffer, value);
-    });
+    };
+    for (int round = 0; round < 20 && pool.stats().moves == 0; ++round) on_threads(threads, work);
     EXPECT_EQ(mismatches(), 0u);
     EXPECT_GT(pool.stats().moves, 0u);
     EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
