@@ -63,12 +63,13 @@ def main():
         return
     commands = {allocator: [sys.executable, __file__, "--in-turns", "--allocator", allocator, "--steps",
                             str(arguments.steps)] for allocator in ALLOCATORS}
-    rounds = [run_in_turns(commands, arguments.steps) for _ in range(arguments.rounds)]
+    rounds = run_in_turns(commands, arguments.steps, arguments.rounds)
     runs = rounds[0]
     for allocator, run in runs.items():
         steps = [each[allocator]["steps_ms"] for each in rounds]
         run["step_ms_of_each_process"] = [statistics.mean(each) for each in steps]
         run["step_ms"] = mean_of_quickest(steps)
+        run["steps_ms"] = steps
     live = runs["cistern"]["used_bytes"]
     same = all(each[allocator]["results"] == runs["cupy"]["results"] for each in rounds for allocator in ALLOCATORS)
     for allocator, run in runs.items():

@@ -149,7 +149,7 @@ def run_all(arguments):
                                 "--steps", str(arguments.steps)] for allocator in ALLOCATORS}
         if arguments.library is not None:
             commands["cistern"] += ["--library", arguments.library]
-        rounds = [run_in_turns(commands, arguments.steps) for _ in range(arguments.rounds)]
+        rounds = run_in_turns(commands, arguments.steps, arguments.rounds)
         runs, times, step_ms = rounds[0], {}, {}
         for allocator in ALLOCATORS:
             steps = [run[allocator]["steps_ms"] for run in rounds]

@@ -1,6 +1,8 @@
 """Processes that take the same steps in turn: what a step takes for each, on the same machine in the same second."""
 
+import itertools
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -32,11 +34,12 @@ def timed(steps, count, in_turns):
 class Worker:
     """A process that takes a step whenever it is told to, and prints its figures as JSON at last."""
 
-    def __init__(self, command):
+    def __init__(self, command, cores):
         self.command = command
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=self.errors, text=True)
+                                        stderr=self.errors, text=True,
+                                        preexec_fn=lambda: os.sched_setaffinity(0, cores))
 
     def fail(self):
         self.errors.seek(0)
@@ -63,9 +66,21 @@ class Worker:
         return json.loads(lines[-1])
 
 
-def run_in_turns(commands, steps):
-    """Runs all commands, given by name, at once, one step of each in turn. Returns the figures of each."""
-    workers = {name: Worker(command) for name, command in commands.items()}
+CORES = 4  # for a process; those that wait for their turn need none
+
+
+def run_in_turns(commands, steps, rounds):
+    """Runs all commands, given by name, at once, one step of each in turn, `rounds` times.
+
+    In a round all of them share the same few cores, so that what others do there slows all alike; the next
+    round has others. Returns the figures of each, for every round.
+    """
+    cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
+    return [one_round(commands, steps, set(itertools.islice(cores, CORES))) for _ in range(rounds)]
+
+
+def one_round(commands, steps, cores):
+    workers = {name: Worker(command, cores) for name, command in commands.items()}
     try:
         for worker in workers.values():
             worker.wait()
