@@ -153,8 +153,8 @@ void put_in(void* data, Buffer&& buffer) noexcept {
 
 void* grow(Pool& pool, void* data, std::size_t bytes) {
     Buffer buffer = take_out(pool, data);
-    const std::size_t offset = static_cast<std::size_t>(static_cast<std::byte*>(data) -
-                                                        static_cast<std::byte*>(buffer.data()));
+    const auto offset = static_cast<std::size_t>(static_cast<std::byte*>(data) -
+                                                 static_cast<std::byte*>(buffer.data()));
     try {
         std::size_t asked = 0;
         if (__builtin_add_overflow(bytes, offset, &asked)) {

@@ -55,6 +55,7 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
             unlocked(lock, [&] { source.unreserve(data, bytes); });
             throw;
         }
+        room = std::min(room - slack, this->room().bytes()) + slack;  // others may have grown
     }
     if (growth.outcome != Outcome::done) return {growth.outcome, nullptr, growth.new_bytes};
     const std::size_t counted = growth.new_bytes - slack;
@@ -160,8 +161,8 @@ void Core::Apart::follow(Lock& lock) {
             failure = std::current_exception();
         }
         --from.leavers;
-        core_.held_back_bytes_ -= block->bytes;
         if (failure != nullptr || &from != joined) {
+            core_.held_back_bytes_ -= block->bytes;
             put_back(*block);
             continue;
         }
@@ -169,6 +170,7 @@ void Core::Apart::follow(Lock& lock) {
         ++lane_of(*block).leavers;
         blocks_.push_back(*block);
     }
+    core_.held_back_bytes_ -= bytes();
     if (failure != nullptr) std::rethrow_exception(failure);
 }
 

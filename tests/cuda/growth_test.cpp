@@ -104,6 +104,31 @@ TEST_F(Growth, IntoWhatIsMappedAlreadyGivesNothingBack) {
     EXPECT_EQ(pool.stats().idle_bytes.now, 10_MiB);
 }
 
+TEST_F(GrowthCalls, KeepsTheLimitThatOthersReachMeanwhile) {
+    for (const Fit& fit : {Fit{Elastic{}}, Fit{ExactFit{}}}) {
+        struct Other {
+            Pool pool;
+            Buffer got{};
+            bool began = false;
+        } other{Pool{Memory::device(), {.fit = fit, .max_bytes = 48_MiB}}};
+        driver.control->set_hook(
+            [](void* data, const char* function) {
+                auto& one = *static_cast<Other*>(data);
+                if (std::string(function) != "cuMemAddressReserve" || one.began) return;
+                one.began = true;
+                one.got = one.pool.try_acquire(40_MiB);
+            },
+            &other);
+
+        const Buffer buffer = other.pool.try_acquire(20_MiB);
+
+        driver.control->set_hook(nullptr, nullptr);
+        EXPECT_FALSE(other.got.empty());
+        EXPECT_TRUE(buffer.empty());
+        EXPECT_LE(other.pool.stats().held_bytes.peak, 48_MiB);
+    }
+}
+
 TEST_F(GrowthCalls, OfALargePoolMapsFewHandles) {
     Pool pool{Memory::device()};
     std::size_t total = 0;
