@@ -44,8 +44,6 @@ struct alignas(64) Block : detail::BlockFront {
     std::uint64_t released_at = 0;  // clock of the last release that reached the arena or shelf
     std::uint64_t order = 0;        // rises with every such release
     std::size_t slack = 0;  // what alignment added: bytes + slack are the addresses it spans
-    BlockFront* batch_last = nullptr;  // of the first block of a batch: the last one
-    detail::Load batch_load = 0;       // and what they all weigh
     BlockState state = BlockState::spare;
     bool in_arena = false;   // its addresses are part of the arena's range
     bool held_back = false;  // let go, but a capture keeps it from the driver
@@ -53,13 +51,16 @@ struct alignas(64) Block : detail::BlockFront {
     bool small = false;      // its segment is for small blocks
     bool seam = false;       // what lies before it is another segment
     bool backed = false;     // of a hollow one: it has bytes, which are not counted as held
-
     Core* core = nullptr;
     struct Uses* uses = nullptr;                        // by other streams
+    KnownLoan known;                                    // guarded by a lock of its own
     std::uint64_t zero_generation = ~std::uint64_t{0};  // the loan whose bytes began as zero
+
+    // What few blocks need.
+    BlockFront* batch_last = nullptr;               // of the first block of a batch: the last one
+    detail::Load batch_load = 0;                    // and what they all weigh
     std::size_t type = 0;                           // element type, where the pool separates them
     std::function<void(void*)>* deleter = nullptr;  // of adopted bytes
-    KnownLoan known;                                // guarded by a lock of its own
 
     [[nodiscard]] std::byte* begin() const noexcept { return static_cast<std::byte*>(data); }
     [[nodiscard]] std::byte* end() const noexcept { return begin() + bytes + slack; }
