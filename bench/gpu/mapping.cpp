@@ -43,7 +43,7 @@ Costs costs_of(std::size_t bytes) {
     costs.map = lap();
     BENCH_CHECK(cuMemSetAccess(range, handles * bytes, &access, 1));
     costs.access = lap();
-    BENCH_CHECK(cuMemUnmap(range, handles * bytes));
+    for (std::size_t i = 0; i < handles; ++i) BENCH_CHECK(cuMemUnmap(range + i * bytes, bytes));
     costs.unmap = lap();
     for (const auto handle : all) BENCH_CHECK(cuMemRelease(handle));
     costs.release = lap();

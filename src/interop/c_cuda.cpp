@@ -29,10 +29,6 @@ namespace cistern::detail {
 
 Core& Interop::core(const Pool& pool) noexcept { return core_of(*pool.handle_); }
 
-bool Interop::lent_by(const Pool& pool, const Block& block) noexcept {
-    return block.core == &core(pool);
-}
-
 Buffer Interop::lend(CoreFront& lane, std::size_t bytes) { return Lender(&lane).acquire(bytes); }
 
 CoreFront* Interop::by_default(const Pool& pool) noexcept {

@@ -25,13 +25,17 @@
 
 namespace cistern::detail {
 
-Block& Interop::close(Buffer&& buffer) noexcept {
+bool Interop::lent_by(const Pool& pool, const Block& block) noexcept {
+    return block.core == &core(pool);
+}
+
+Block& Interop::keep(Buffer&& buffer) noexcept {
     Block& block = block_of(*std::exchange(buffer.block_, nullptr));
     block.known = {.generation = buffer.generation_, .slot = buffer.slot_, .rack = buffer.rack_};
     return block;
 }
 
-Buffer Interop::open(Block& block) noexcept {
+Buffer Interop::restore(Block& block) noexcept {
     Buffer buffer;
     buffer.block_ = &block;
     buffer.generation_ = block.known.generation;
@@ -140,12 +144,12 @@ Buffer take_out(const Pool& pool, const void* data) {
     Shard& shard = shard_of(data);
     const std::scoped_lock hold(shard);
     find_in(shard, pool, data);
-    return Interop::open(*shard.remove(data));
+    return Interop::restore(*shard.remove(data));
 }
 
 /// Puts a loan in, at an address.
 void put_in(void* data, Buffer&& buffer) noexcept {
-    Block& block = Interop::close(std::move(buffer));
+    Block& block = Interop::keep(std::move(buffer));
     Shard& shard = shard_of(data);
     const std::scoped_lock hold(shard);
     shard.add(block, data);
@@ -199,7 +203,7 @@ Buffer recall(const void* data) noexcept {
     Shard& shard = shard_of(data);
     const std::scoped_lock hold(shard);
     Block* const block = shard.remove(data);
-    return block == nullptr ? Buffer() : Interop::open(*block);
+    return block == nullptr ? Buffer() : Interop::restore(*block);
 }
 
 void visit_loan(const void* data, const std::function<void(Buffer&)>& use) {

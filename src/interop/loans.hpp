@@ -28,10 +28,11 @@ struct Interop {
     static std::shared_ptr<CoreFront> open_any(const Pool& pool, void* stream);
     /// Returns what a pool lends by in the order of the default stream without being asked; else null.
     static CoreFront* by_default(const Pool& pool) noexcept;
+    /// Returns whether a block is this pool's.
     static bool lent_by(const Pool& pool, const Block& block) noexcept;
     /// Keeps what a buffer that is not empty knows in its block; and makes a buffer of that again, once.
-    static Block& close(Buffer&& buffer) noexcept;
-    static Buffer open(Block& block) noexcept;
+    static Block& keep(Buffer&& buffer) noexcept;
+    static Buffer restore(Block& block) noexcept;
 };
 
 /// Lends bytes at a multiple of `alignment` and remembers the loan by its address. Throws

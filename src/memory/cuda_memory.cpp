@@ -261,23 +261,13 @@ public:
     std::size_t unmap(void* data, std::size_t bytes) noexcept override {
         const Entered entered(device());
         std::size_t gone = 0;
-        Part run;  // segments side by side are unmapped at once
-        const auto end_run = [&] {
-            if (run.begin == run.end) return;
-            driver().unmap(address_of(run.begin), static_cast<std::size_t>(run.end - run.begin));
-        };
         segments_.remove(static_cast<std::byte*>(data), bytes,
                          [&](std::byte* begin, std::size_t part, Handle handle) {
-                             if (begin != run.end) {
-                                 end_run();
-                                 run.begin = begin;
-                             }
-                             run.end = begin + part;
+                             driver().unmap(address_of(begin), part);
                              if (places_.remove(handle)) return;
-                             release(handle, part);  // what is mapped stays till then
+                             release(handle, part);
                              gone += part;
                          });
-        end_run();
         return gone;
     }
 

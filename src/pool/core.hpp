@@ -67,8 +67,7 @@ struct Lane : detail::CoreFront, Holes {
     std::uint32_t busy = 0;     // threads that use event or stream with the lock free
     std::uint32_t closers = 0;  // threads that close it; the last one may let it go
     std::uint32_t leavers = 0;  // its blocks on their way to the driver or to another place
-    std::uint64_t marked =
-        0;  // old places up to this order are no more in use once the event is done
+    std::uint64_t marked = 0;   // old places up to this order are free once the event is done
 
     [[nodiscard]] bool ordered() const noexcept { return event != nullptr; }
     [[nodiscard]] bool captured() const noexcept { return stream.capture != 0; }
