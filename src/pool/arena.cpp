@@ -9,7 +9,7 @@ namespace cistern {
 
 namespace {
 
-constexpr std::size_t few_looks = 8;  // at holes of the request's own class
+constexpr std::size_t few_looks = 8;  // at holes of the request's own class, or the largest ones
 constexpr std::size_t no_bound = ~std::size_t{0};
 
 }  // namespace
@@ -111,6 +111,49 @@ Block* Arena::take_idle(Holes& holes, std::size_t bytes, Search search) noexcept
     if (hole->bytes > bytes) add_idle(split(*hole, bytes), younger);
     hole->state = BlockState::out;
     return hole;
+}
+
+Arena::Run Arena::find_run(const Holes& holes, std::size_t bytes) const noexcept {
+    const Bins& bins = holes.bins[is_small(bytes) ? 1 : 0];
+    const auto goes_on = [&](const Block* block) {
+        return block != nullptr && block->state == BlockState::idle && !block->holes->kept &&
+               block->small == is_small(bytes);
+    };
+    std::size_t looks = few_looks;
+    for (std::size_t index = bins.at_or_below(detail::class_count - 1); index < detail::class_count;
+         index = index == 0 ? detail::class_count : bins.at_or_below(index - 1)) {
+        for (Block* hole = bins[index].first(); hole != nullptr; hole = Bins::Bin::after(*hole)) {
+            if (looks-- == 0) return {};
+            Run run{hole, hole};
+            std::size_t sum = hole->bytes;
+            while (sum < bytes && goes_on(run.last->after) && !run.last->after->seam) {
+                run.last = run.last->after;
+                sum += run.last->bytes;
+            }
+            while (sum < bytes && !run.first->seam && goes_on(run.first->before)) {
+                run.first = run.first->before;
+                sum += run.first->bytes;
+            }
+            if (sum >= bytes) return run;
+        }
+    }
+    return {};
+}
+
+void Arena::take_run(Run& run, std::size_t bytes) noexcept {
+    // More than is wanted is only in the hole that was added last, at either end.
+    const auto over = static_cast<std::size_t>(run.last->end() - run.first->begin()) - bytes;
+    const std::size_t behind = over < run.last->bytes ? over : 0, ahead = over - behind;
+    const Run found = run;
+    for (Block* block = found.first;; block = run.last->after) {
+        const bool is_first = block == found.first, is_last = block == found.last;
+        Block& part = cut(*block, block->begin() + (is_first ? ahead : 0),
+                          block->end() - (is_last ? behind : 0));
+        part.state = BlockState::out;
+        if (is_first) run.first = &part;
+        run.last = &part;
+        if (is_last) return;
+    }
 }
 
 Block& Arena::give(Block& block, std::uint64_t now, std::uint64_t order) noexcept {

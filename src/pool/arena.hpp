@@ -100,6 +100,16 @@ public:
     enum class Search { quick, thorough, everywhere };
     Block* take_idle(Holes& holes, std::size_t bytes, Search search) noexcept;
 
+    /// Idle holes side by side, from the first to the last, whosever they are but for a graph's.
+    struct Run {
+        Block* first = nullptr;
+        Block* last = nullptr;
+    };
+    /// Returns holes that make up a block of `bytes`, around one of the largest of `holes`; none if none are found.
+    [[nodiscard]] Run find_run(const Holes& holes, std::size_t bytes) const noexcept;
+    /// Takes so many bytes of them out; what is left over at an end stays idle. Needs a spare descriptor.
+    void take_run(Run& run, std::size_t bytes) noexcept;
+
     /// How take_new went.
     enum class Outcome { done, over_limit, memory_refused, no_place };
     struct Taken {
@@ -155,10 +165,10 @@ public:
     }
     /// Takes such segments out before a growth for a block of `bytes` beyond the `peak`: as many as it will map, none
     /// of its own place, and none much larger than is wanted; first what nobody has to be waited for, the holes' own
-    /// and `settled` ones. The rest is as in begin_growth().
+    /// and `settled` ones, and then, if they may be, `others`. The rest is as in begin_growth().
     std::size_t take_segments_for(const Holes& holes, const Holes& settled, std::size_t bytes,
-                                  std::size_t idle_limit, std::size_t held, std::size_t peak,
-                                  Leaving& into) noexcept;
+                                  bool others, std::size_t idle_limit, std::size_t held,
+                                  std::size_t peak, Leaving& into) noexcept;
 
     /// Makes a block that is out larger, `bytes` in all, by what follows it: no_place if that is not
     /// free. Needs two spare descriptors.

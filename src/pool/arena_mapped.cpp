@@ -177,8 +177,8 @@ void Arena::let_free(Holes& from, Holes& to, std::uint64_t now, std::uint64_t or
 }
 
 std::size_t Arena::take_segments_for(const Holes& holes, const Holes& settled, std::size_t bytes,
-                                     std::size_t idle_limit, std::size_t held, std::size_t peak,
-                                     Leaving& into) noexcept {
+                                     bool others, std::size_t idle_limit, std::size_t held,
+                                     std::size_t peak, Leaving& into) noexcept {
     if (backed_.find(bytes, Bins::all_looks) != nullptr) return 0;  // that is mapped already
     Choice choice{.too_many = held / excess, .spared = best_place(holes, bytes)};
     Place& place = choice.spared;
@@ -202,7 +202,8 @@ std::size_t Arena::take_segments_for(const Holes& holes, const Holes& settled, s
     std::size_t taken = 0;
     for (const Holes* const only : {&holes, &settled, static_cast<const Holes*>(nullptr)}) {
         choice.only = only;
-        if (taken < growth) taken += take_segments(growth - taken, choice, into);
+        const bool may = only != nullptr || others;
+        if (may && taken < growth) taken += take_segments(growth - taken, choice, into);
     }
     return taken;
 }

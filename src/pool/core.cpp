@@ -30,9 +30,6 @@ constexpr std::uint64_t most_credit = 64 * acquires_per_small_move;
 constexpr std::uint64_t idle_share_to_save = 32;
 constexpr std::size_t largest_to_save = 4 << 20;
 
-// For a large block, what this thread released is joined first: fewer, larger holes.
-constexpr std::size_t join_from = 1 << 20;
-
 // Arrays that begin at the same place in a page want the same few lines of every cache. So large blocks are
 // carved a few lines longer, and the next one begins there; not where a limit counts bytes or users want
 // more alignment.
@@ -143,7 +140,7 @@ std::size_t Core::block_bytes(std::size_t bytes) const {
     const bool rounds = is_elastic(options_.fit) && bytes <= largest_request;
     if (!rounds) return bytes;
     // Scarce and mapped in segments: a large block has what it needs and no more.
-    const bool exact = splits_ && streams_ != nullptr && bytes >= join_from;
+    const bool exact = splits_ && streams_ != nullptr && bytes >= large_from;
     return exact ? round_up(bytes, options_.alignment) : block_bytes_for(bytes, options_.alignment);
 }
 
@@ -165,7 +162,16 @@ Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, st
         if (fetch_batch(*magazine, bytes)) return {take_from(*magazine, bytes)};
     }
     store_.reserve(4);
-    if (magazine != nullptr && size >= join_from) flush(*magazine, class_for(join_from));
+    if (size < large_from) return take_beyond(lane, magazine, size, type, lock);
+    if (magazine != nullptr) flush(*magazine, class_for(large_from));
+    const Attempt attempt = take_beyond(lane, magazine, size, type, lock);
+    if (attempt.block != nullptr) note_wanted(lane);
+    return attempt;
+}
+
+/// Takes what is in nobody's magazine: idle bytes, or new ones.
+Core::Attempt Core::take_beyond(Lane& lane, ThreadMagazine* magazine, std::size_t size,
+                                std::size_t type, Lock& lock) {
     Block* block = take_kept(lane, size, type, Search::quick);
     bool apart = false;
     if (block == nullptr) {
@@ -209,7 +215,7 @@ void Core::now_out(Lane& lane, Block& block) noexcept {
     block.load = detail::load_of(block.bytes, 1);
     classes_used_ = std::max(classes_used_, detail::class_of_last(block.bytes - 1) + 1);
     ++blocks_out_;
-    ++lane.blocks_out;
+    lane.bytes_out += block.bytes;
 }
 
 /// Asks the memory, within the limit; makes room by giving up what is idle.
@@ -280,6 +286,7 @@ Core::Attempt Core::try_grow(Block& block, std::size_t size) {
         const Room room = this->room();
         const bool all_is_central = allowances_ + depot_bytes_ == 0;
         store_.reserve(2);
+        const std::size_t before = block.bytes;
         Arena::Taken taken = arena_->extend(block, size, room.bytes());
         if (taken.outcome == Arena::Outcome::no_place && all_is_central) {
             taken = arena_->relocate(block, size, room.bytes(), coarse_now(), order_ + 1);
@@ -290,7 +297,7 @@ Core::Attempt Core::try_grow(Block& block, std::size_t size) {
             held_peak_ = std::max(held_peak_, held_);
             now_out(lane_of(*taken.block), *taken.block);
             --blocks_out_;  // it was out before
-            --lane_of(*taken.block).blocks_out;
+            lane_of(*taken.block).bytes_out -= before;
             if (taken.block != &block) ++order_;
             return {taken.block};
         }

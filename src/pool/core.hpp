@@ -40,6 +40,8 @@ class Core;
 using Batches = List<Block, &Block::in_age>;  // by the first of their blocks
 
 inline constexpr std::size_t largest_request = PTRDIFF_MAX / 2;
+/// For a large block, what its thread released is joined first: fewer, larger holes.
+inline constexpr std::size_t large_from = 1 << 20;
 
 /// The slot of lanes that have none; it stays empty in every thread.
 inline constexpr std::uint16_t no_slot = detail::slot_count - 1;
@@ -53,8 +55,9 @@ struct Lane : detail::CoreFront, Holes {
     Core& core;
     std::array<Batches, detail::class_count> depot;  // blocks between threads, by class
     Links<Lane> in_pool;
-    std::uint64_t blocks_out = 0;  // lent, in magazines and in the depot
-    Batches set_aside;             // released whole blocks that a graph keeps
+    std::uint64_t bytes_out = 0;  // lent, in magazines and in the depot
+    std::uint64_t most_out = 0;   // so many when a large block was lent
+    Batches set_aside;            // released whole blocks that a graph keeps
 
     // Of a stream's:
     StreamInfo stream;
@@ -314,6 +317,8 @@ private:
     // core.cpp: acquire and release
     Attempt try_grow(Block& block, std::size_t size);
     Attempt try_take(Lane& lane, std::size_t size, std::size_t bytes, std::size_t type, Lock& lock);
+    Attempt take_beyond(Lane& lane, ThreadMagazine* magazine, std::size_t size, std::size_t type,
+                        Lock& lock);
     Block* take_kept(Lane& lane, std::size_t size, std::size_t type, Search search) noexcept;
     Attempt take_new(Lane& lane, std::size_t size, std::size_t type, Lock& lock);
     Arena::Taken fetch(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
@@ -347,7 +352,12 @@ private:
     void reap(Lock& lock) noexcept;
     bool join(Lane& from, Lane& to, Lock& lock);
     bool bring(Lane& to, Block& block, Lock& lock);
+    static void pass(Block& block, Lane& to) noexcept;
+    void note_wanted(Lane& lane) noexcept;
+    [[nodiscard]] bool may_cross(std::size_t size) noexcept;
+    [[nodiscard]] bool has_enough(std::size_t size) const noexcept;
     Block* take_from_others(Lane& lane, std::size_t size, Lock& lock);
+    Block* take_side_by_side(Lane& lane, std::size_t size, Lock& lock);
     bool gather(Lane& lane, Lock& lock);
     bool wait_on_host(Lane& lane, Lock& lock) noexcept;
     Arena::Taken move_and_map(Lane& lane, std::size_t size, Lock& lock);
@@ -448,6 +458,9 @@ private:
     void flush_all() noexcept;
     bool flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept;
     bool grows_apart(std::size_t bytes) noexcept;
+    [[nodiscard]] std::uint64_t room_apart() const noexcept;
+    /// Whether the memory had no more: then what is idle is joined, whatever that costs.
+    [[nodiscard]] bool joins_all() const noexcept { return grown_apart_ == no_limit / 2; }
     void drop_magazine(ThreadMagazine& magazine) noexcept;
     void into_hand(ThreadMagazine& magazine, Block& block) noexcept;
     void empty_hand(ThreadMagazine& magazine) noexcept;
@@ -517,7 +530,8 @@ private:
                   waste_peak_ = 0;
     bool pressed_ = false;                     // the memory's own bytes come after idle ones
     std::uint64_t pressed_at_ = no_limit / 2;  // held when there were not enough
-    Credit moves_, joins_;
+    Credit moves_, joins_, crossings_;
+    std::uint64_t wanted_by_lanes_ = 0;  // what each has out at most, in all
     std::uint64_t moves_then_ = 0, grown_apart_ = 0;
     std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
 };

@@ -29,13 +29,13 @@ constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran ove
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
 constexpr std::uint64_t acquires_between_flushes = 64;
-constexpr std::uint64_t acquires_between_small_flushes = 4096;  // for less than always_join_from
+constexpr std::uint64_t acquires_between_small_flushes = 4096;  // for less than large_from
 // A thread that asks for a few small sizes in turn, and would join what it keeps each time, gets some bytes
 // for each of them instead.
-constexpr std::uint64_t acquires_per_join = 64;
-constexpr std::uint64_t most_join_credit = 256 * acquires_per_join;
-constexpr std::size_t always_join_from = 1 << 20;
-constexpr std::uint64_t room_apart = 512 << 10, room_apart_of_streams = 8 << 20;
+constexpr std::uint64_t acquires_per_join = 64, acquires_per_join_of_streams = 1024;
+constexpr std::uint64_t most_join_credit = 16 * acquires_per_join_of_streams;
+constexpr std::uint64_t least_apart = 512 << 10, least_apart_of_streams = 8 << 20;
+constexpr std::uint64_t apart_of_each = 4 << 20;  // thread on a stream
 constexpr std::uint64_t share_apart = 64;
 
 thread_local bool thread_is_known = false;  // its end will be noticed
@@ -358,18 +358,26 @@ void Core::flush_all() noexcept {
     flush_depot();
 }
 
+/// How many bytes a pool may have so that its threads and streams need not take them from each other all the time.
+std::uint64_t Core::room_apart() const noexcept {
+    const std::uint64_t least = streams_ == nullptr
+                                    ? least_apart
+                                    : std::max(least_apart_of_streams, threads_ * apart_of_each);
+    return std::max(least, held_ / share_apart);
+}
+
 /// Whether the pool is to grow by a few bytes rather than join what its threads keep, and will want again;
 /// else a join is paid for. It is where joins were too many of late and the pool may still grow.
 bool Core::grows_apart(std::size_t bytes) noexcept {
-    if (bytes >= always_join_from) return false;
+    if (bytes >= large_from) return false;
+    const std::uint64_t price =
+        streams_ != nullptr ? acquires_per_join_of_streams : acquires_per_join;
     joins_.earn(acquires_so_far(), most_join_credit);
-    if (joins_.covers(acquires_per_join)) {
-        joins_.pay(acquires_per_join);
+    if (joins_.covers(price)) {
+        joins_.pay(price);
         return false;
     }
-    const std::uint64_t room =
-        std::max(streams_ != nullptr ? room_apart_of_streams : room_apart, held_ / share_apart);
-    return grown_apart_ + bytes <= room && held_ + bytes <= options_.max_bytes;
+    return grown_apart_ + bytes <= room_apart() && held_ + bytes <= options_.max_bytes;
 }
 
 /// Before the memory is asked for more, idle bytes that magazines keep come back where they can be
@@ -391,8 +399,8 @@ bool Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept
     if (far == 0 || (far < bytes && !driver)) return false;
     const std::uint64_t acquires = now.hits + now.misses;
     const bool paid = driver && acquires - last_flush_acquires_ >=
-                                    (bytes < always_join_from ? acquires_between_small_flushes
-                                                              : acquires_between_flushes);
+                                    (bytes < large_from ? acquires_between_small_flushes
+                                                        : acquires_between_flushes);
     if (held_ + bytes < next_flush_held_ && !paid) return false;
     flush_all();
     last_flush_acquires_ = acquires;

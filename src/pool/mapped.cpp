@@ -103,9 +103,9 @@ Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
     if (!old_places_.empty()) clear_old_places(lock);
     store_.reserve(spares_for_moving);
     Apart apart(*this, lane);
-    const std::size_t taken =
-        arena_->take_segments_for(leftovers_of(lane), settled(), size, room_for_leftovers(), held_,
-                                  held_peak_, moves ? apart.blocks() : arena_->leaving());
+    const std::size_t taken = arena_->take_segments_for(
+        leftovers_of(lane), settled(), size, may_cross(size), room_for_leftovers(), held_,
+        held_peak_, moves ? apart.blocks() : arena_->leaving());
     if (taken == 0) return nothing;
     held_ -= taken;
     moves_.pay(acquires_per_segment_move);

@@ -105,7 +105,7 @@ void Core::note_peak(Lane& lane) noexcept {
 void Core::to_central(Block& block, std::uint64_t when) noexcept {
     Lane& lane = lane_of(block);
     --blocks_out_;
-    --lane.blocks_out;
+    lane.bytes_out -= block.bytes;
     const bool splits = splits_ && block.in_arena;
     if (lane.kept && (!splits || lane.parks || block.uses != nullptr)) {
         block.state = BlockState::shelved;
@@ -124,7 +124,7 @@ void Core::to_central(Block& block, std::uint64_t when) noexcept {
 /// Gives a block that was out back to where it came from.
 void Core::to_memory(Block& block) noexcept {
     --blocks_out_;
-    --lane_of(block).blocks_out;
+    lane_of(block).bytes_out -= block.bytes;
     held_ -= block.bytes;
     if (!splits_ || !block.in_arena) shelf_.remove_room();
     if (block.in_arena) {
@@ -144,7 +144,7 @@ void Core::to_memory(Block& block) noexcept {
 void Core::drop_from_shelf(Block& block) noexcept {
     shelf_.remove(block);
     ++blocks_out_;
-    ++lane_of(block).blocks_out;
+    lane_of(block).bytes_out += block.bytes;
     to_memory(block);
 }
 

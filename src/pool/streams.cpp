@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -16,6 +17,9 @@
 namespace cistern {
 
 namespace {
+
+constexpr std::uint64_t acquires_per_crossing = 16,
+                        most_crossing_credit = 64 * acquires_per_crossing;
 
 /// Keeps a pool, and one lane's memory in it, as long as a graph needs them.
 struct GraphLane {
@@ -314,7 +318,7 @@ void Core::shut(Lane& lane, bool lost, Lock& lock) noexcept {
 
 bool Core::can_go(const Lane& lane) const noexcept {
     if (lane.open || lane.handles != 0 || lane.busy != 0 || lane.closers != 0 ||
-        lane.leavers != 0 || lane.blocks_out != 0 || !lane.empty() || &lane == &main_ ||
+        lane.leavers != 0 || lane.bytes_out != 0 || !lane.empty() || &lane == &main_ ||
         &lane == settled_.get()) {
         return false;
     }
@@ -328,6 +332,7 @@ bool Core::can_go(const Lane& lane) const noexcept {
 
 void Core::remove_lane(Lane& lane, Lock& lock) noexcept {
     lanes_.remove(lane);
+    wanted_by_lanes_ -= lane.most_out;
     unlocked(lock, [&] {
         Registry::instance().remove_slot(lane);
         streams_->drop_event(lane.event);
@@ -382,6 +387,7 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
         return true;
     });
     if (in_order && !to.open) to.unmarked = true;  // its event may not say that it waits
+    if (joined) crossings_.pay(acquires_per_crossing);
     return joined;
 }
 
@@ -400,10 +406,15 @@ bool Core::bring(Lane& to, Block& block, Lock& lock) {
         to_central(block, coarse_now());
         return false;
     }
-    --from.blocks_out;
-    ++to.blocks_out;
-    block.holes = &to;
+    pass(block, to);
     return true;
+}
+
+/// Makes a block that is out another lane's.
+void Core::pass(Block& block, Lane& to) noexcept {
+    lane_of(block).bytes_out -= block.bytes;
+    to.bytes_out += block.bytes;
+    block.holes = &to;
 }
 
 Lane& Core::keep_order(const Block& block) {
@@ -428,9 +439,30 @@ void Core::let_go(const Block& block) noexcept {
     --lane_of(block).busy;
 }
 
+/// Notes how much a lane has out, none of it in this thread's magazine.
+void Core::note_wanted(Lane& lane) noexcept {
+    if (lane.bytes_out <= lane.most_out) return;
+    wanted_by_lanes_ += lane.bytes_out - lane.most_out;
+    lane.most_out = lane.bytes_out;
+}
+
+/// Whether a lane may have what others have idle. Each time costs an event and has one stream wait for another; so if
+/// large blocks cross too often the pool grows instead, until each lane can have all that it ever wanted at once.
+bool Core::may_cross(std::size_t size) noexcept {
+    if (size < large_from || joins_all()) return true;
+    crossings_.earn(acquires_so_far(), most_crossing_credit);
+    if (crossings_.covers(acquires_per_crossing)) return true;
+    return has_enough(size);
+}
+
+/// Whether a growth would pass what all lanes ever wanted, each by itself.
+bool Core::has_enough(std::size_t size) const noexcept {
+    return held_ + size > std::min(wanted_by_lanes_ + room_apart(), options_.max_bytes);
+}
+
 /// Takes idle bytes of another lane, before the memory is asked for more.
 Block* Core::take_from_others(Lane& lane, std::size_t size, Lock& lock) {
-    if (!splits_) return nullptr;
+    if (!splits_ || !may_cross(size)) return nullptr;
     for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
         if (other == &lane || (other->captured() && other->open)) continue;
         if (lane.captured() && other->open) continue;  // the host would have to wait for it
@@ -440,7 +472,48 @@ Block* Core::take_from_others(Lane& lane, std::size_t size, Lock& lock) {
         now_out(*other, *block);
         if (bring(lane, *block, lock)) return block;
     }
-    return nullptr;
+    return size >= large_from && !lane.captured() ? take_side_by_side(lane, size, lock) : nullptr;
+}
+
+/// Takes idle bytes that lie side by side and are several lanes'. Only those are waited for.
+Block* Core::take_side_by_side(Lane& lane, std::size_t size, Lock& lock) {
+    store_.reserve(1);
+    Arena::Run run;
+    for (Lane* one = lanes_.first(); one != nullptr && run.first == nullptr;
+         one = Lanes::after(*one)) {
+        if (!one->kept) run = arena_->find_run(*one, size);
+    }
+    if (run.first == nullptr) return nullptr;
+    arena_->take_run(run, size);
+    const auto each = [&run](auto&& f) {
+        for (Block *block = run.first, *next = nullptr; block != nullptr; block = next) {
+            next = block != run.last ? block->after : nullptr;
+            f(*block);
+        }
+    };
+    each([&](Block& block) { now_out(lane_of(block), block); });
+    bool joined = true;
+    std::exception_ptr failure;
+    ++returning_;
+    each([&](const Block& block) {
+        Lane& from = lane_of(block);
+        if (!joined || &from == &lane) return;
+        try {
+            joined = join(from, lane, lock);
+        } catch (...) {
+            joined = false;
+            failure = std::current_exception();
+        }
+        if (!joined) return;
+        each([&](Block& other) {
+            if (&lane_of(other) == &from) pass(other, lane);
+        });
+    });
+    --returning_;
+    const std::uint64_t now = coarse_now();
+    each([&](Block& block) { to_central(block, now); });
+    if (failure != nullptr) std::rethrow_exception(failure);
+    return joined ? take_kept(lane, size, 0, Search::thorough) : nullptr;
 }
 
 /// Makes all idle bytes this lane's, so that they can be joined. Returns whether there were any.

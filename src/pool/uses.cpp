@@ -241,9 +241,7 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
         }
         parked_bytes_ -= block->bytes;
         --parked_blocks_;
-        --lane_of(*block).blocks_out;
-        block->holes = &settled();
-        ++settled().blocks_out;
+        pass(*block, settled());
         to_central(*block, coarse_now());
         any = true;
     }

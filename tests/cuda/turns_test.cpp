@@ -1,0 +1,250 @@
+// Streams that take turns with blocks of many sizes: what they take from each other, and when a pool grows instead.
+
+#include <array>
+#include <map>
+
+#include "gpu.hpp"
+#include "support/reconcile.hpp"
+
+namespace cistern::test {
+namespace {
+
+/// Streams of a pool, and sizes that each of them wants in turn.
+struct InTurn {
+    std::vector<StreamPool> streams;
+    std::vector<std::size_t> sizes;
+
+    /// Has each stream acquire and release each size, some times.
+    template <class Seen>
+    void work(int times, Seen seen) {
+        for (int i = 0; i < times; ++i) {
+            for (const std::size_t bytes : sizes) {
+                for (std::size_t s = 0; s < streams.size(); ++s) {
+                    seen(s, streams[s].acquire(bytes));
+                }
+            }
+        }
+    }
+    void work(int times) {
+        work(times, [](std::size_t, const Buffer&) {});
+    }
+};
+
+class Turns : public Gpu {
+protected:
+    InTurn in_turn(const Pool& pool, int streams, std::vector<std::size_t> sizes) {
+        InTurn made{{}, std::move(sizes)};
+        for (int i = 0; i < streams; ++i) made.streams.push_back(pool.on(make_stream()));
+        return made;
+    }
+};
+
+constexpr std::size_t largest = 25_MiB;
+const std::vector<std::size_t> large_sizes{400_KiB,  800_KiB,   1600_KiB, 3200_KiB,
+                                           6400_KiB, 12800_KiB, largest};
+
+TEST_F(Turns, LargeBlocksHoldNoMoreThanEachStreamWantsByItself) {
+    Pool pool{Memory::device()};
+    InTurn four = in_turn(pool, 4, large_sizes);
+
+    four.work(200);
+
+    EXPECT_LE(pool.stats().held_bytes.peak, 4 * largest + 32_MiB);
+    EXPECT_EQ(contradictions(pool.stats()), "");
+}
+
+/// As above, where one stream's bytes are enough for all.
+TEST_F(Turns, AreWithoutGrowthUnderALimit) {
+    Pool pool{Memory::device(), {.max_bytes = 40_MiB}};
+    InTurn four = in_turn(pool, 4, large_sizes);
+
+    four.work(200);
+
+    EXPECT_EQ(pool.stats().failures, 0u);
+    EXPECT_LE(pool.stats().held_bytes.peak, 40_MiB);
+}
+
+class TurnsCalls : public Turns {
+protected:
+    void SetUp() override {
+        Turns::SetUp();
+        if (!IsSkipped() && !driver.is_stand_in()) GTEST_SKIP() << "needs the stand-in";
+    }
+};
+
+TEST_F(TurnsCalls, EndWithBytesOfItsOwnForEachStream) {
+    Pool pool{Memory::device()};
+    InTurn four = in_turn(pool, 4, {24_KiB, 48_KiB, 96_KiB, 192_KiB, 384_KiB, 768_KiB, 1536_KiB});
+    four.work(200);
+    const auto recorded = calls("cuEventRecord"), waited = calls("cuStreamWaitEvent");
+
+    four.work(200);
+
+    EXPECT_EQ(calls("cuEventRecord"), recorded);
+    EXPECT_EQ(calls("cuStreamWaitEvent"), waited);
+    EXPECT_LE(pool.stats().held_bytes.peak, 4 * 3048_KiB + 16_MiB);
+    EXPECT_LE(pool.stats().moves, 8u) << "which takes bytes from others as well";
+}
+
+TEST_F(TurnsCalls, DoNotGoOnAskingAMemoryThatHasNoMore) {
+    std::size_t total = 0;
+    ASSERT_EQ(driver.device_total(&total, 0), 0);
+    driver.control->set_total_bytes(0, driver.control->bytes_in_use(0) + 48_MiB);
+    Pool pool{Memory::device()};
+    InTurn four = in_turn(pool, 4, large_sizes);
+    four.work(50);
+    const auto asked = calls("cuMemCreate");
+
+    four.work(200);
+
+    EXPECT_EQ(pool.stats().failures, 0u);
+    EXPECT_LE(calls("cuMemCreate") - asked, 100u) << "in 5600 acquires";
+    driver.control->set_total_bytes(0, total);
+}
+
+TEST_F(Turns, SmallBlocksComeToStayWhereTheyAre) {
+    Pool pool{Memory::device()};
+    InTurn many = in_turn(pool, 16,
+                          {12_KiB, 24_KiB, 48_KiB, 96_KiB, 192_KiB, 384_KiB, 768_KiB, 450_KiB,
+                           500_KiB, 550_KiB, 600_KiB});
+    many.work(300);
+
+    std::map<std::pair<std::size_t, std::size_t>, const void*> places;
+    std::size_t moved = 0;
+    many.work(100, [&](std::size_t stream, const Buffer& buffer) {
+        const auto [place, is_new] = places.try_emplace({stream, buffer.size()}, buffer.data());
+        if (!is_new && place->second != buffer.data()) ++moved;
+        place->second = buffer.data();
+    });
+
+    EXPECT_LE(moved, 16u) << "of " << 100 * 16 * many.sizes.size();
+    EXPECT_LE(pool.stats().held_bytes.peak, 16 * 4_MiB + 8_MiB);
+}
+
+TEST_F(Turns, NowAndThenNeedNoSecondBlock) {
+    Pool pool{Memory::device()};
+    InTurn two = in_turn(pool, 2, {64_MiB});
+    for (int i = 0; i < 300; ++i) {
+        two.work(1);
+        for (int j = 0; j < 32; ++j) static_cast<void>(two.streams[0].acquire(4_KiB));
+    }
+
+    EXPECT_LE(pool.stats().held_bytes.peak, 64_MiB + 8_MiB);
+}
+
+// --- Bytes side by side that are several streams' ---------------------------------------------------
+
+class SideBySide : public Turns {
+protected:
+    void SetUp() override {
+        Turns::SetUp();
+        if (IsSkipped()) return;
+        for (cuda::Stream& stream : streams) stream = make_stream();
+    }
+    /// Two streams' blocks, between others that stay.
+    struct Scene {
+        explicit Scene(SideBySide& test, PoolOptions options = {})
+            : pool(Memory::device(), std::move(options)),
+              left(pool.on(test.streams[0])),
+              right(pool.on(test.streams[1])),
+              taker(pool.on(test.streams[2])),
+              before(left.acquire(2_MiB)),
+              first(left.acquire(8_MiB)),
+              second(right.acquire(8_MiB)),
+              after(right.acquire(2_MiB)) {}
+
+        void release() {
+            place = first.data();
+            first.release();
+            second.release();
+        }
+
+        Pool pool;
+        StreamPool left, right, taker;
+        Buffer before, first, second, after;
+        const void* place = nullptr;
+    };
+
+    std::array<cuda::Stream, 3> streams{};
+};
+
+TEST_F(SideBySide, BytesBecomeOneBlockOnceBothStreamsAreWaitedFor) {
+    Scene scene(*this);
+    ASSERT_EQ(static_cast<std::byte*>(scene.first.data()) + 8_MiB, scene.second.data());
+    fill(streams[0], scene.first, 1, late);
+    check(streams[0], scene.first, 1, late);
+    fill(streams[1], scene.second, 2, late);
+    check(streams[1], scene.second, 2, late);
+    scene.release();
+
+    const Buffer both = scene.taker.acquire(16_MiB);
+    fill(streams[2], both, 3);
+    check(streams[2], both, 3);
+
+    EXPECT_EQ(both.data(), scene.place);
+    EXPECT_EQ(mismatches(), 0u);
+    EXPECT_EQ(scene.pool.stats().held_bytes.peak, 20_MiB);
+    EXPECT_EQ(scene.pool.stats().moves, 0u);
+    EXPECT_EQ(contradictions(scene.pool.stats()), "");
+}
+
+TEST_F(SideBySide, BytesThatAreNotWantedStayIdle) {
+    for (const bool mirrored : {false, true}) {
+        Pool pool{Memory::device()};
+        std::vector<StreamPool> lanes;
+        for (const cuda::Stream stream : streams) lanes.push_back(pool.on(stream));
+        const Buffer before = pool.acquire(2_MiB);
+        Buffer left = lanes[mirrored ? 2 : 0].acquire(mirrored ? 8_MiB : 4_MiB);
+        Buffer middle = lanes[1].acquire(16_MiB);
+        Buffer right = lanes[mirrored ? 0 : 2].acquire(mirrored ? 4_MiB : 8_MiB);
+        const Buffer after = pool.acquire(2_MiB);
+        const void* const place = static_cast<std::byte*>(left.data()) + (mirrored ? 6_MiB : 0);
+        left.release();
+        middle.release();
+        right.release();
+
+        const Buffer most = pool.on(make_stream()).acquire(22_MiB);
+        EXPECT_EQ(most.data(), place);
+        EXPECT_EQ(pool.stats().idle_bytes.now, 6_MiB);
+        const Buffer rest = lanes[2].acquire(6_MiB);
+
+        EXPECT_EQ(pool.stats().held_bytes.peak, 32_MiB);
+        EXPECT_EQ(pool.stats().moves, 0u);
+        EXPECT_EQ(contradictions(pool.stats()), "");
+    }
+}
+
+TEST_F(SideBySide, BytesComeBackWhereAStreamCannotBeWaitedFor) {
+    if (!driver.is_stand_in()) GTEST_SKIP() << "needs the stand-in";
+    for (const unsigned nth : {1u, 2u}) {
+        Scene scene(*this);
+        scene.release();
+        driver.control->fail("cuStreamWaitEvent", nth, 1, 999);
+
+        EXPECT_THROW(static_cast<void>(scene.taker.acquire(16_MiB)), DeviceError);
+
+        driver.control->stop_failing();
+        EXPECT_EQ(scene.pool.stats().idle_bytes.now, 16_MiB);
+        EXPECT_EQ(contradictions(scene.pool.stats()), "");
+        EXPECT_EQ(scene.taker.acquire(16_MiB).data(), scene.place);
+    }
+}
+
+TEST_F(SideBySide, BytesOfAGraphAreLeftAlone) {
+    ASSERT_EQ(driver.begin_capture(streams[1], capture_relaxed), 0);
+    cuda::Graph graph = nullptr;
+    {
+        Scene scene(*this, {.max_bytes = 20_MiB});
+        scene.release();
+
+        EXPECT_TRUE(scene.taker.try_acquire(16_MiB).empty()) << "while it is captured";
+        ASSERT_EQ(driver.end_capture(streams[1], &graph), 0);
+        scene.right = scene.left;
+        EXPECT_TRUE(scene.taker.try_acquire(16_MiB).empty()) << "while the graph lives";
+        EXPECT_EQ(scene.pool.stats().idle_bytes.now, 8_MiB);
+    }
+    EXPECT_EQ(driver.destroy_graph(graph), 0);
+}
+
+}  // namespace
+}  // namespace cistern::test
