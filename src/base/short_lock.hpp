@@ -2,7 +2,7 @@
 // A mutex for sections that are short but for rare system calls: waits a moment before it sleeps,
 // since waking up costs more than most of what it guards.
 
-#include <mutex>
+#include <atomic>
 
 namespace cistern {
 
@@ -13,21 +13,38 @@ inline void spin_wait() noexcept { __builtin_ia32_pause(); }
 inline void spin_wait() noexcept {}
 #endif
 
-class ShortLock {
+// On a line of its own, and only read while it is taken: who waits must not slow who works. With four threads on
+// a std::mutex among the data that it guards, each section took two to three times as long.
+class alignas(64) ShortLock {
 public:
     void lock() noexcept {
         constexpr int tries = 200;
         for (int i = 0; i < tries; ++i) {
-            if (mutex_.try_lock()) return;
+            if (try_lock()) return;
             spin_wait();
         }
-        mutex_.lock();
+        // Acquire: as in try_lock(). Whoever was asleep says so for the others that may be.
+        while (state_.exchange(taken_and_awaited, std::memory_order_acquire) != vacant) {
+            state_.wait(taken_and_awaited, std::memory_order_relaxed);  // the exchange orders
+        }
     }
-    bool try_lock() noexcept { return mutex_.try_lock(); }
-    void unlock() noexcept { mutex_.unlock(); }
+    bool try_lock() noexcept {
+        int found = vacant;
+        // Relaxed: only whether it is worth a try. Acquire: pairs with unlock(), whose thread's work is seen.
+        return state_.load(std::memory_order_relaxed) == vacant &&
+               state_.compare_exchange_strong(found, taken, std::memory_order_acquire,
+                                              std::memory_order_relaxed);
+    }
+    void unlock() noexcept {
+        // Release: pairs with whoever takes it next.
+        if (state_.exchange(vacant, std::memory_order_release) == taken_and_awaited) {
+            state_.notify_one();
+        }
+    }
 
 private:
-    std::mutex mutex_;
+    static constexpr int vacant = 0, taken = 1, taken_and_awaited = 2;
+    std::atomic<int> state_{vacant};
 };
 
 }  // namespace cistern
