@@ -13,9 +13,9 @@ inline void spin_wait() noexcept { __builtin_ia32_pause(); }
 inline void spin_wait() noexcept {}
 #endif
 
-// On a line of its own, and only read while it is taken: who waits must not slow who works. With four threads on
-// a std::mutex among the data that it guards, each section took two to three times as long.
-class alignas(64) ShortLock {
+// Only read while it is taken, so that who waits does not slow who works; where many may wait it should have a line of
+// its own. With four threads on a std::mutex among the data that it guards, sections took two to three times as long.
+class ShortLock {
 public:
     void lock() noexcept {
         constexpr int tries = 200;

@@ -485,8 +485,8 @@ private:
     const bool marks_;                  // a tool watches this memory
     StreamOrder* const streams_;        // null where streams mean nothing
     const std::size_t usual_max_idle_;  // of a pool whose user has not said; 0: the environment has
-    mutable ShortLock lock_;
-    Lane main_{*this};  // what the pool itself lends by
+    alignas(64) mutable ShortLock lock_;  // alone on its line
+    alignas(64) Lane main_{*this};        // what the pool itself lends by
     std::unique_ptr<Lane>
         settled_;  // bytes that no stream uses any more, where main_ is a stream's
     Lanes lanes_;  // all of them
