@@ -36,7 +36,7 @@ public:
                                               std::memory_order_relaxed);
     }
     void unlock() noexcept {
-        // Release: pairs with whoever takes it next.
+        // Release: pairs with whoever takes it next, and may be gone before the waking: that uses the address only.
         if (state_.exchange(vacant, std::memory_order_release) == taken_and_awaited) {
             state_.notify_one();
         }

@@ -234,7 +234,6 @@ private:
         std::size_t bytes;
     };
     static constexpr std::size_t most_moves = 64;
-    static constexpr std::size_t small_below = 1 << 20;
     struct Plan {
         std::array<Move, most_moves> moves;
         std::size_t count = 0, bytes = 0;
@@ -250,7 +249,7 @@ private:
     void make_hollow(Block& block, bool moved) noexcept;
     void decommit(const Block& hole, std::byte* begin, std::size_t bytes) noexcept;
     [[nodiscard]] bool is_small(std::size_t bytes) const noexcept {
-        return mapped_ != nullptr && bytes < small_below;
+        return mapped_ != nullptr && bytes < large_from;
     }
     [[nodiscard]] bool joins(const Block& block, const Block& with_after) const noexcept;
     Block& join_hollow(Block& block) noexcept;

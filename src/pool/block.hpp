@@ -27,6 +27,10 @@ enum class BlockState : std::uint8_t {
 
 struct Block;
 
+/// Large blocks are joined with what their thread released before one is lent, so that holes are fewer and larger; where
+/// bytes are mapped in segments they have segments without small ones.
+inline constexpr std::size_t large_from = 1 << 20;
+
 /// A loan that its holder knows by a bare address, as one of several in a chain (interop/loans.cpp).
 struct KnownLoan {
     Block* next = nullptr;

@@ -40,8 +40,6 @@ class Core;
 using Batches = List<Block, &Block::in_age>;  // by the first of their blocks
 
 inline constexpr std::size_t largest_request = PTRDIFF_MAX / 2;
-/// For a large block, what its thread released is joined first: fewer, larger holes.
-inline constexpr std::size_t large_from = 1 << 20;
 
 /// The slot of lanes that have none; it stays empty in every thread.
 inline constexpr std::uint16_t no_slot = detail::slot_count - 1;
@@ -55,9 +53,10 @@ struct Lane : detail::CoreFront, Holes {
     Core& core;
     std::array<Batches, detail::class_count> depot;  // blocks between threads, by class
     Links<Lane> in_pool;
-    std::uint64_t bytes_out = 0;  // lent, in magazines and in the depot
-    std::uint64_t most_out = 0;   // so many when a large block was lent
-    Batches set_aside;            // released whole blocks that a graph keeps
+    std::uint64_t bytes_out = 0;   // lent, in magazines and in the depot
+    std::uint64_t most_out = 0;    // the most of that when a large block was lent
+    std::uint32_t large_lent = 0;  // beyond magazines, so often
+    Batches set_aside;             // released whole blocks that a graph keeps
 
     // Of a stream's:
     StreamInfo stream;
@@ -353,9 +352,9 @@ private:
     bool join(Lane& from, Lane& to, Lock& lock);
     bool bring(Lane& to, Block& block, Lock& lock);
     static void pass(Block& block, Lane& to) noexcept;
+    void put_back(Block& block) noexcept;
     void note_wanted(Lane& lane) noexcept;
     [[nodiscard]] bool may_cross(std::size_t size) noexcept;
-    [[nodiscard]] bool has_enough(std::size_t size) const noexcept;
     Block* take_from_others(Lane& lane, std::size_t size, Lock& lock);
     Block* take_side_by_side(Lane& lane, std::size_t size, Lock& lock);
     bool gather(Lane& lane, Lock& lock);
@@ -458,9 +457,9 @@ private:
     void flush_all() noexcept;
     bool flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept;
     bool grows_apart(std::size_t bytes) noexcept;
-    [[nodiscard]] std::uint64_t room_apart() const noexcept;
+    [[nodiscard]] std::uint64_t room_apart(std::uint64_t takers) const noexcept;
     /// Whether the memory had no more: then what is idle is joined, whatever that costs.
-    [[nodiscard]] bool joins_all() const noexcept { return grown_apart_ == no_limit / 2; }
+    [[nodiscard]] bool joins_all() const noexcept { return grown_apart_ >= no_limit / 2; }
     void drop_magazine(ThreadMagazine& magazine) noexcept;
     void into_hand(ThreadMagazine& magazine, Block& block) noexcept;
     void empty_hand(ThreadMagazine& magazine) noexcept;
@@ -531,7 +530,6 @@ private:
     bool pressed_ = false;                     // the memory's own bytes come after idle ones
     std::uint64_t pressed_at_ = no_limit / 2;  // held when there were not enough
     Credit moves_, joins_, crossings_;
-    std::uint64_t wanted_by_lanes_ = 0;  // what each has out at most, in all
     std::uint64_t moves_then_ = 0, grown_apart_ = 0;
     std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
 };

@@ -35,7 +35,7 @@ constexpr std::uint64_t acquires_between_small_flushes = 4096;  // for less than
 constexpr std::uint64_t acquires_per_join = 64, acquires_per_join_of_streams = 1024;
 constexpr std::uint64_t most_join_credit = 16 * acquires_per_join_of_streams;
 constexpr std::uint64_t least_apart = 512 << 10, least_apart_of_streams = 8 << 20;
-constexpr std::uint64_t apart_of_each = 4 << 20;  // thread on a stream
+constexpr std::uint64_t apart_of_each = 4 << 20;  // of a stream
 constexpr std::uint64_t share_apart = 64;
 
 thread_local bool thread_is_known = false;  // its end will be noticed
@@ -358,11 +358,11 @@ void Core::flush_all() noexcept {
     flush_depot();
 }
 
-/// How many bytes a pool may have so that its threads and streams need not take them from each other all the time.
-std::uint64_t Core::room_apart() const noexcept {
+/// How many bytes a pool may have so that its threads, or streams, need not take them from each other all the time.
+std::uint64_t Core::room_apart(std::uint64_t takers) const noexcept {
     const std::uint64_t least = streams_ == nullptr
                                     ? least_apart
-                                    : std::max(least_apart_of_streams, threads_ * apart_of_each);
+                                    : std::max(least_apart_of_streams, takers * apart_of_each);
     return std::max(least, held_ / share_apart);
 }
 
@@ -377,7 +377,7 @@ bool Core::grows_apart(std::size_t bytes) noexcept {
         joins_.pay(price);
         return false;
     }
-    return grown_apart_ + bytes <= room_apart() && held_ + bytes <= options_.max_bytes;
+    return grown_apart_ + bytes <= room_apart(threads_) && held_ + bytes <= options_.max_bytes;
 }
 
 /// Before the memory is asked for more, idle bytes that magazines keep come back where they can be

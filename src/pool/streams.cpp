@@ -18,8 +18,11 @@ namespace cistern {
 
 namespace {
 
-constexpr std::uint64_t acquires_per_crossing = 16,
-                        most_crossing_credit = 64 * acquires_per_crossing;
+constexpr std::uint64_t acquires_per_crossing = 16;
+constexpr std::uint64_t most_crossing_credit = 64 * acquires_per_crossing;
+constexpr std::uint32_t lent_to_come_back =
+    64;  // large blocks; a lane that had fewer may not want more
+constexpr std::uint64_t most_for_lanes = 4;  // times what was lent at most
 
 /// Keeps a pool, and one lane's memory in it, as long as a graph needs them.
 struct GraphLane {
@@ -313,6 +316,10 @@ void Core::shut(Lane& lane, bool lost, Lock& lock) noexcept {
         while (lane.busy != 0) unlocked(lock, [] { sched_yield(); });
     }
     --lane.closers;
+    if (!lane.open) {
+        lane.most_out = 0;
+        lane.large_lent = 0;
+    }
     if (can_go(lane)) remove_lane(lane, lock);
 }
 
@@ -332,7 +339,6 @@ bool Core::can_go(const Lane& lane) const noexcept {
 
 void Core::remove_lane(Lane& lane, Lock& lock) noexcept {
     lanes_.remove(lane);
-    wanted_by_lanes_ -= lane.most_out;
     unlocked(lock, [&] {
         Registry::instance().remove_slot(lane);
         streams_->drop_event(lane.event);
@@ -386,8 +392,8 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
         streams_->wait(to.stream, from.event);
         return true;
     });
-    if (in_order && !to.open) to.unmarked = true;  // its event may not say that it waits
-    if (joined) crossings_.pay(acquires_per_crossing);
+    if (in_order && !to.open) to.unmarked = true;       // its event may not say that it waits
+    if (joined) crossings_.pay(acquires_per_crossing);  // whatever it was for
     return joined;
 }
 
@@ -399,15 +405,21 @@ bool Core::bring(Lane& to, Block& block, Lock& lock) {
     try {
         joined = join(from, to, lock);
     } catch (...) {
-        to_central(block, coarse_now());
+        put_back(block);
         throw;
     }
     if (!joined) {
-        to_central(block, coarse_now());
+        put_back(block);
         return false;
     }
     pass(block, to);
     return true;
+}
+
+/// Makes a block that was taken idle again. Others may have taken its room meanwhile.
+void Core::put_back(Block& block) noexcept {
+    to_central(block, block.released_at);
+    enforce();
 }
 
 /// Makes a block that is out another lane's.
@@ -439,25 +451,29 @@ void Core::let_go(const Block& block) noexcept {
     --lane_of(block).busy;
 }
 
-/// Notes how much a lane has out, none of it in this thread's magazine.
+/// Notes how much a lane has out with a large block, of which this thread keeps no other.
 void Core::note_wanted(Lane& lane) noexcept {
-    if (lane.bytes_out <= lane.most_out) return;
-    wanted_by_lanes_ += lane.bytes_out - lane.most_out;
-    lane.most_out = lane.bytes_out;
+    if (lane.large_lent < lent_to_come_back) {
+        ++lane.large_lent;
+    } else {
+        lane.most_out = std::max(lane.most_out, lane.bytes_out);
+    }
 }
 
 /// Whether a lane may have what others have idle. Each time costs an event and has one stream wait for another; so if
-/// large blocks cross too often the pool grows instead, until each lane can have all that it ever wanted at once.
+/// that is too often the pool grows for large blocks, until each lane can have what it wants at most.
 bool Core::may_cross(std::size_t size) noexcept {
     if (size < large_from || joins_all()) return true;
     crossings_.earn(acquires_so_far(), most_crossing_credit);
     if (crossings_.covers(acquires_per_crossing)) return true;
-    return has_enough(size);
-}
-
-/// Whether a growth would pass what all lanes ever wanted, each by itself.
-bool Core::has_enough(std::size_t size) const noexcept {
-    return held_ + size > std::min(wanted_by_lanes_ + room_apart(), options_.max_bytes);
+    std::uint64_t wanted = 0, takers = 0;
+    for (const Lane* one = lanes_.first(); one != nullptr; one = Lanes::after(*one)) {
+        if (one->most_out == 0) continue;
+        wanted += one->most_out;
+        ++takers;
+    }
+    wanted = std::min(wanted, most_for_lanes * lent_peak_);
+    return held_ + size > std::min(wanted + room_apart(takers), options_.max_bytes);
 }
 
 /// Takes idle bytes of another lane, before the memory is asked for more.
@@ -483,7 +499,7 @@ Block* Core::take_side_by_side(Lane& lane, std::size_t size, Lock& lock) {
          one = Lanes::after(*one)) {
         if (!one->kept) run = arena_->find_run(*one, size);
     }
-    if (run.first == nullptr) return nullptr;
+    if (run.first == run.last) return nullptr;  // none, or one that could not be had before
     arena_->take_run(run, size);
     const auto each = [&run](auto&& f) {
         for (Block *block = run.first, *next = nullptr; block != nullptr; block = next) {
@@ -491,7 +507,12 @@ Block* Core::take_side_by_side(Lane& lane, std::size_t size, Lock& lock) {
             f(*block);
         }
     };
-    each([&](Block& block) { now_out(lane_of(block), block); });
+    std::uint64_t parts = 0;
+    each([&](Block& block) {
+        now_out(lane_of(block), block);
+        ++parts;
+    });
+    blocks_out_ -= parts - 1;  // to be one
     bool joined = true;
     std::exception_ptr failure;
     ++returning_;
@@ -510,10 +531,14 @@ Block* Core::take_side_by_side(Lane& lane, std::size_t size, Lock& lock) {
         });
     });
     --returning_;
-    const std::uint64_t now = coarse_now();
-    each([&](Block& block) { to_central(block, now); });
+    blocks_out_ += parts - 1;
+    each([&](Block& block) { to_central(block, block.released_at); });
+    if (joined)
+        return take_kept(lane, size, 0,
+                         Search::thorough);  // a split's descriptor is there: they were joined
+    enforce();
     if (failure != nullptr) std::rethrow_exception(failure);
-    return joined ? take_kept(lane, size, 0, Search::thorough) : nullptr;
+    return nullptr;
 }
 
 /// Makes all idle bytes this lane's, so that they can be joined. Returns whether there were any.
