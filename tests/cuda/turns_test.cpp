@@ -74,6 +74,15 @@ TEST_F(Turns, LargeBlocksHoldNoMoreThanEachStreamWantsByItself) {
     EXPECT_EQ(contradictions(pool.stats()), "");
 }
 
+TEST_F(Turns, OfManyStreamsHoldAFewTimesWhatIsLent) {
+    Pool pool{Memory::device()};
+    InTurn many = in_turn(pool, 16, {largest});
+
+    many.work(200);
+
+    EXPECT_LE(pool.stats().held_bytes.peak, 4 * largest + 16 * 4_MiB);
+}
+
 TEST_F(Turns, UnderALimitNeedNoMoreThanOneStream) {
     Pool pool{Memory::device(), {.max_bytes = 40_MiB}};
     InTurn four = in_turn(pool, 4, large_sizes);
