@@ -1,6 +1,7 @@
 // Four threads give streams short kernels on buffers of their own: each thread one stream, each four, or
 // all threads the same four. Buffers are read back on their stream, so that memory lent too early is seen.
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -31,7 +32,13 @@ struct Work {
     std::size_t buffers;  // for each kernel
     bool kernels;
     int rounds;
+    std::size_t times = 1;  // the usual sizes
+
+    [[nodiscard]] std::size_t bytes_of(std::size_t number) const {
+        return times * (std::size_t{4} << 10) << (number % 7);
+    }
 };
+constexpr std::size_t most_written = 256 << 10;  // by a short kernel
 
 /// Runs step(thread, number) on all threads; returns the steps per second.
 template <class Step>
@@ -55,8 +62,6 @@ double throughput(const Device& device, std::size_t steps, Step step) {
     return static_cast<double>(steps * thread_count) / (seconds() - begin);
 }
 
-std::size_t bytes_of(std::size_t number) { return (std::size_t{4} << 10) << (number % 7); }
-
 /// Threads, streams and the three ways to have buffers for the kernels.
 class Scene {
 public:
@@ -69,7 +74,7 @@ public:
     double cistern() {
         return run(work_.steps, [this](std::size_t thread, std::size_t lane, std::size_t i) {
             for (std::size_t b = 0; b < work_.buffers; ++b) {
-                const std::size_t bytes = bytes_of(i + b);
+                const std::size_t bytes = work_.bytes_of(i + b);
                 const cistern::Buffer buffer = lanes_[lane].acquire(bytes);
                 if (b == 0) use(thread, lane, i, buffer.data(), bytes);
             }
@@ -80,7 +85,7 @@ public:
         return run(steps, [this](std::size_t thread, std::size_t lane, std::size_t i) {
             CUstream stream = streams_[lane].get();
             for (std::size_t b = 0; b < work_.buffers; ++b) {
-                const std::size_t bytes = bytes_of(i + b);
+                const std::size_t bytes = work_.bytes_of(i + b);
                 CUdeviceptr data = 0;
                 BENCH_CHECK(cuMemAllocAsync(&data, bytes, stream));
                 if (b == 0) use(thread, lane, i, reinterpret_cast<void*>(data), bytes);
@@ -90,12 +95,13 @@ public:
     }
     double kernels_alone() {
         if (!work_.kernels) return 0;
+        cistern::Pool others{cistern::Memory::device()};
         std::vector<cistern::Buffer> kept;
         for (std::size_t i = 0; i < thread_count * lanes_.size(); ++i) {
-            kept.push_back(lanes_[i % lanes_.size()].acquire(bytes_of(6)));
+            kept.push_back(others.acquire(most_written));
         }
         return run(work_.steps, [&, this](std::size_t thread, std::size_t lane, std::size_t i) {
-            use(thread, lane, i, kept[thread * lanes_.size() + lane].data(), bytes_of(i));
+            use(thread, lane, i, kept[thread * lanes_.size() + lane].data(), work_.bytes_of(i));
         });
     }
     void compare_every(std::size_t steps) { compare_every_ = steps; }
@@ -113,9 +119,10 @@ private:
              std::size_t bytes) {
         if (!work_.kernels) return;
         const auto value = static_cast<std::uint32_t>((thread << 28) + step);
-        device_.fill(streams_[lane].get(), data, bytes / 4, value);
+        const std::size_t words = std::min(bytes, most_written) / 4;
+        device_.fill(streams_[lane].get(), data, words, value);
         if (step % compare_every_ == 0) {
-            device_.compare(streams_[lane].get(), data, bytes / 4, value);
+            device_.compare(streams_[lane].get(), data, words, value);
         }
     }
 
@@ -142,6 +149,7 @@ nlohmann::ordered_json row(const Device& device, const Layout& layout, const Wor
     }
     return {{"streams", layout.name},
             {"buffers_per_step", work.buffers},
+            {"largest_bytes", work.bytes_of(6)},
             {"kernels_per_step", work.kernels ? 1 : 0},
             {"cistern_steps_per_s", median(ours)},
             {"cuMemAllocAsync_steps_per_s", median(theirs)},
@@ -157,8 +165,10 @@ nlohmann::ordered_json several_streams(const Device& device) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const Layout& layout : {Layout{"one per thread", 1, 1}, Layout{"four per thread", 4, 4},
                                  Layout{"four shared by all", 4, 0}}) {
-        for (const Work& work : {Work{2'000'000, 1, false, 5}, Work{40'000, 1, true, 9},
-                                 Work{10'000, 4, true, 3}, Work{4'000, 16, true, 3}}) {
+        for (const Work& work :
+             {Work{2'000'000, 1, false, 5}, Work{40'000, 1, true, 9}, Work{10'000, 4, true, 3},
+              Work{4'000, 16, true, 3}, Work{50'000, 1, false, 3, 100},
+              Work{10'000, 1, true, 3, 100}, Work{4'000, 4, true, 3, 100}}) {
             rows.push_back(row(device, layout, work));
         }
     }
