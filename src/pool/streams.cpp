@@ -22,7 +22,7 @@ constexpr std::uint64_t acquires_per_crossing = 16;
 constexpr std::uint64_t most_crossing_credit = 64 * acquires_per_crossing;
 // A lane that had fewer large blocks may not come back for more.
 constexpr std::uint32_t lent_to_come_back = 64;
-constexpr std::uint64_t most_for_lanes = 4;  // times what was lent at most
+constexpr std::uint64_t most_for_lanes = 8;  // times what was lent at most
 
 /// Keeps a pool, and one lane's memory in it, as long as a graph needs them.
 struct GraphLane {
