@@ -533,9 +533,8 @@ Block* Core::take_side_by_side(Lane& lane, std::size_t size, Lock& lock) {
     --returning_;
     blocks_out_ += parts - 1;
     each([&](Block& block) { to_central(block, block.released_at); });
-    if (joined)
-        return take_kept(lane, size, 0,
-                         Search::thorough);  // a split's descriptor is there: they were joined
+    // If that splits there is a descriptor: joining them gave one back.
+    if (joined) return take_kept(lane, size, 0, Search::thorough);
     enforce();
     if (failure != nullptr) std::rethrow_exception(failure);
     return nullptr;
