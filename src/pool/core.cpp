@@ -415,7 +415,10 @@ void Core::lend(Block& block, std::size_t bytes) noexcept {
         mark_idle(block.data, block.bytes + block.slack);
         (zero ? mark_defined : mark_lent)(block.data, bytes);
     }
-    note_peaks(use_magazines() ? mine(lane_of(block)) : nullptr);
+    ThreadMagazine* const magazine = use_magazines() ? mine(lane_of(block)) : nullptr;
+    // What a large block's acquire took from the magazine's allowance its release would have to ask for.
+    if (magazine != nullptr && block.bytes >= large_from) allow_return(*magazine, block.bytes);
+    note_peaks(magazine);
 }
 
 void Core::zero(Block& block, std::size_t bytes) {

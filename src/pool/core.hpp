@@ -449,6 +449,8 @@ private:
     Block* take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     bool put_in(ThreadMagazine& magazine, Block& block) noexcept;
     bool allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept;
+    void allow_return(ThreadMagazine& magazine, std::size_t block_bytes) noexcept;
+    [[nodiscard]] std::uint64_t most_allowed(std::size_t block_bytes) const noexcept;
     detail::Load flush_rack(detail::Rack& rack, std::uint64_t now) noexcept;
     bool fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     void rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept;

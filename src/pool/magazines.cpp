@@ -174,17 +174,22 @@ bool Core::put_in(ThreadMagazine& magazine, Block& block) noexcept {
     return true;
 }
 
+/// The most that one magazine may keep, where it is to keep a block of `block_bytes`.
+std::uint64_t Core::most_allowed(std::size_t block_bytes) const noexcept {
+    // Where the memory is scarce and dear to ask, less is out of the others' reach.
+    const std::uint64_t share = streams_ != nullptr ? std::max(held_ / 16, least_share_of_streams)
+                                                    : options_.max_idle_bytes / 4;
+    return std::min<std::uint64_t>(
+        {std::max<std::uint64_t>(std::min<std::uint64_t>(share, options_.max_idle_bytes / 4),
+                                 block_bytes),
+         options_.max_buffer_bytes, detail::load_limit / 2});
+}
+
 /// Raises a magazine's allowance so that another `block_bytes` fit: generously if the limit on idle
 /// bytes has room, else exactly.
 bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     const std::uint64_t needed = magazine.idle_bytes() + block_bytes;
-    // Where the memory is scarce and dear to ask, less is out of the others' reach.
-    const std::uint64_t share = streams_ != nullptr ? std::max(held_ / 16, least_share_of_streams)
-                                                    : options_.max_idle_bytes / 4;
-    const auto cap = std::min<std::uint64_t>(
-        {std::max<std::uint64_t>(std::min<std::uint64_t>(share, options_.max_idle_bytes / 4),
-                                 block_bytes),
-         options_.max_buffer_bytes, detail::load_limit / 2});
+    const std::uint64_t cap = most_allowed(block_bytes);
     if (needed > cap) {
         flush(magazine);
         return block_bytes <= cap && allow(magazine, block_bytes);
@@ -202,6 +207,14 @@ bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     allowances_ += granted - magazine.allowance;
     magazine.allowance = granted;
     return true;
+}
+
+/// The same for a block that is lent now, so that its release need not ask; nothing is flushed for it.
+void Core::allow_return(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
+    const std::uint64_t needed = magazine.idle_bytes() + block_bytes;
+    if (needed > magazine.allowance && needed <= most_allowed(block_bytes)) {
+        static_cast<void>(allow(magazine, block_bytes));
+    }
 }
 
 /// Passes a rack on to other threads, as one batch. Its bytes leave the magazine's allowance.
