@@ -18,31 +18,37 @@ inline void spin_wait() noexcept {}
 class ShortLock {
 public:
     void lock() noexcept {
+        if (!try_lock()) [[unlikely]]
+            wait();
+    }
+    bool try_lock() noexcept {
+        int found = vacant;
+        // Relaxed: only whether it is worth a try.
+        if (state_.load(std::memory_order_relaxed) != vacant) return false;
+        // Acquire: pairs with unlock(), whose thread's work is seen.
+        return state_.compare_exchange_strong(found, taken, std::memory_order_acquire,
+                                              std::memory_order_relaxed);
+    }
+    void unlock() noexcept {
+        // Release: pairs with whoever takes it next, and may be gone before the waking: that uses the address only.
+        if (state_.exchange(vacant, std::memory_order_release) == taken_and_awaited) [[unlikely]]
+            wake();
+    }
+
+private:
+    [[gnu::noinline]] void wait() noexcept {
         constexpr int tries = 200;
         for (int i = 0; i < tries; ++i) {
-            if (try_lock()) return;
             spin_wait();
+            if (try_lock()) return;
         }
         // Acquire: as in try_lock(). Whoever was asleep says so for the others that may be.
         while (state_.exchange(taken_and_awaited, std::memory_order_acquire) != vacant) {
             state_.wait(taken_and_awaited, std::memory_order_relaxed);  // the exchange orders
         }
     }
-    bool try_lock() noexcept {
-        int found = vacant;
-        // Relaxed: only whether it is worth a try. Acquire: pairs with unlock(), whose thread's work is seen.
-        return state_.load(std::memory_order_relaxed) == vacant &&
-               state_.compare_exchange_strong(found, taken, std::memory_order_acquire,
-                                              std::memory_order_relaxed);
-    }
-    void unlock() noexcept {
-        // Release: pairs with whoever takes it next, and may be gone before the waking: that uses the address only.
-        if (state_.exchange(vacant, std::memory_order_release) == taken_and_awaited) {
-            state_.notify_one();
-        }
-    }
+    [[gnu::noinline]] void wake() noexcept { state_.notify_one(); }
 
-private:
     static constexpr int vacant = 0, taken = 1, taken_and_awaited = 2;
     std::atomic<int> state_{vacant};
 };
