@@ -163,9 +163,13 @@ Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, st
     }
     store_.reserve(4);
     if (size < large_from) return take_beyond(lane, magazine, size, type, lock);
+    const std::uint64_t allowed = magazine != nullptr ? magazine->allowance : 0;
     if (magazine != nullptr) flush(*magazine, class_for(large_from));
     const Attempt attempt = take_beyond(lane, magazine, size, type, lock);
-    if (attempt.block != nullptr) note_wanted(lane);
+    if (attempt.block == nullptr) return attempt;
+    note_wanted(lane);
+    // Else the release would have to ask for what was just flushed. The lock was free: is the magazine still there?
+    if (allowed >= attempt.block->bytes && use_magazines()) allow_again(mine(lane), allowed);
     return attempt;
 }
 
@@ -415,10 +419,7 @@ void Core::lend(Block& block, std::size_t bytes) noexcept {
         mark_idle(block.data, block.bytes + block.slack);
         (zero ? mark_defined : mark_lent)(block.data, bytes);
     }
-    ThreadMagazine* const magazine = use_magazines() ? mine(lane_of(block)) : nullptr;
-    // What a large block's acquire took from the magazine's allowance its release would have to ask for.
-    if (magazine != nullptr && block.bytes >= large_from) allow_return(*magazine, block.bytes);
-    note_peaks(magazine);
+    note_peaks(use_magazines() ? mine(lane_of(block)) : nullptr);
 }
 
 void Core::zero(Block& block, std::size_t bytes) {

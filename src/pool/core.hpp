@@ -353,7 +353,8 @@ private:
     bool bring(Lane& to, Block& block, Lock& lock);
     static void pass(Block& block, Lane& to) noexcept;
     void put_back(Block& block) noexcept;
-    void note_wanted(Lane& lane) noexcept;
+    static void note_wanted(Lane& lane) noexcept;
+    static void forget_wants(Lane& lane) noexcept;
     [[nodiscard]] bool may_cross(std::size_t size) noexcept;
     Block* take_from_others(Lane& lane, std::size_t size, Lock& lock);
     Block* take_side_by_side(Lane& lane, std::size_t size, Lock& lock);
@@ -449,8 +450,8 @@ private:
     Block* take_from(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     bool put_in(ThreadMagazine& magazine, Block& block) noexcept;
     bool allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept;
-    void allow_return(ThreadMagazine& magazine, std::size_t block_bytes) noexcept;
-    [[nodiscard]] std::uint64_t most_allowed(std::size_t block_bytes) const noexcept;
+    void allow_again(ThreadMagazine* magazine, std::uint64_t bytes) noexcept;
+    [[nodiscard]] std::uint64_t room_for_magazines() const noexcept;
     detail::Load flush_rack(detail::Rack& rack, std::uint64_t now) noexcept;
     bool fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     void rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept;

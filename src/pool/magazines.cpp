@@ -174,30 +174,22 @@ bool Core::put_in(ThreadMagazine& magazine, Block& block) noexcept {
     return true;
 }
 
-/// The most that one magazine may keep, where it is to keep a block of `block_bytes`.
-std::uint64_t Core::most_allowed(std::size_t block_bytes) const noexcept {
-    // Where the memory is scarce and dear to ask, less is out of the others' reach.
-    const std::uint64_t share = streams_ != nullptr ? std::max(held_ / 16, least_share_of_streams)
-                                                    : options_.max_idle_bytes / 4;
-    return std::min<std::uint64_t>(
-        {std::max<std::uint64_t>(std::min<std::uint64_t>(share, options_.max_idle_bytes / 4),
-                                 block_bytes),
-         options_.max_buffer_bytes, detail::load_limit / 2});
-}
-
 /// Raises a magazine's allowance so that another `block_bytes` fit: generously if the limit on idle
 /// bytes has room, else exactly.
 bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     const std::uint64_t needed = magazine.idle_bytes() + block_bytes;
-    const std::uint64_t cap = most_allowed(block_bytes);
+    // Where the memory is scarce and dear to ask, less is out of the others' reach.
+    const std::uint64_t share = streams_ != nullptr ? std::max(held_ / 16, least_share_of_streams)
+                                                    : options_.max_idle_bytes / 4;
+    const auto cap = std::min<std::uint64_t>(
+        {std::max<std::uint64_t>(std::min<std::uint64_t>(share, options_.max_idle_bytes / 4),
+                                 block_bytes),
+         options_.max_buffer_bytes, detail::load_limit / 2});
     if (needed > cap) {
         flush(magazine);
         return block_bytes <= cap && allow(magazine, block_bytes);
     }
-    const std::uint64_t room =
-        options_.max_idle_bytes -
-        std::min<std::uint64_t>(options_.max_idle_bytes, central_idle() + allowances_);
-    const std::uint64_t most = magazine.allowance + room;
+    const std::uint64_t most = magazine.allowance + room_for_magazines();
     if (needed > most) return false;
     const std::uint64_t wished =
         std::max({needed, 2 * magazine.allowance, blocks_allowed * std::uint64_t{block_bytes},
@@ -209,12 +201,18 @@ bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     return true;
 }
 
-/// The same for a block that is lent now, so that its release need not ask; nothing is flushed for it.
-void Core::allow_return(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
-    const std::uint64_t needed = magazine.idle_bytes() + block_bytes;
-    if (needed > magazine.allowance && needed <= most_allowed(block_bytes)) {
-        static_cast<void>(allow(magazine, block_bytes));
-    }
+/// Gives a magazine back what it was allowed before it was flushed, if the limit still has room.
+void Core::allow_again(ThreadMagazine* magazine, std::uint64_t bytes) noexcept {
+    if (magazine == nullptr || bytes <= magazine->allowance) return;
+    if (bytes - magazine->allowance > room_for_magazines()) return;
+    allowances_ += bytes - magazine->allowance;
+    magazine->allowance = bytes;
+}
+
+/// What the limit on idle bytes leaves for magazines to keep.
+std::uint64_t Core::room_for_magazines() const noexcept {
+    const std::uint64_t kept = central_idle() + allowances_;
+    return options_.max_idle_bytes - std::min<std::uint64_t>(options_.max_idle_bytes, kept);
 }
 
 /// Passes a rack on to other threads, as one batch. Its bytes leave the magazine's allowance.

@@ -237,6 +237,7 @@ void Core::graph_gone(Lane& lane) noexcept {
         }
     }
     lane.kept = lane.open = false;
+    forget_wants(lane);
     --lane.handles;
     enforce();
 }
@@ -316,10 +317,7 @@ void Core::shut(Lane& lane, bool lost, Lock& lock) noexcept {
         while (lane.busy != 0) unlocked(lock, [] { sched_yield(); });
     }
     --lane.closers;
-    if (!lane.open) {
-        lane.most_out = 0;
-        lane.large_lent = 0;
-    }
+    if (!lane.open) forget_wants(lane);
     if (can_go(lane)) remove_lane(lane, lock);
 }
 
@@ -458,6 +456,12 @@ void Core::note_wanted(Lane& lane) noexcept {
     } else {
         lane.most_out = std::max(lane.most_out, lane.bytes_out);
     }
+}
+
+/// The same lane may be another's soon, or nobody's.
+void Core::forget_wants(Lane& lane) noexcept {
+    lane.most_out = 0;
+    lane.large_lent = 0;
 }
 
 /// Whether a lane may have what others have idle. Each time costs an event and has one stream wait for another; so if
