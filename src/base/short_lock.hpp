@@ -13,8 +13,8 @@ inline void spin_wait() noexcept { __builtin_ia32_pause(); }
 inline void spin_wait() noexcept {}
 #endif
 
-// Only read while it is taken, so that who waits does not slow who works; where many may wait it should have a line of
-// its own. With four threads on a std::mutex among the data that it guards, sections took two to three times as long.
+// Only read while it is taken, so that who waits does not slow who works; where many may wait it should not
+// share a line with what changes. With four threads on a std::mutex that did, sections took two to three times as long.
 class ShortLock {
 public:
     void lock() noexcept {

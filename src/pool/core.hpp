@@ -482,13 +482,14 @@ private:
 
     const std::uint64_t serial_;
     const Memory memory_;
+    mutable ShortLock lock_;  // among what is seldom written: those who wait have its line
+    bool retired_ = false, deleted_ = false;
     PoolOptions options_;
     const bool splits_;                 // Elastic on a memory with ranges
     const bool marks_;                  // a tool watches this memory
     StreamOrder* const streams_;        // null where streams mean nothing
     const std::size_t usual_max_idle_;  // of a pool whose user has not said; 0: the environment has
-    alignas(64) mutable ShortLock lock_;  // alone on its line
-    alignas(64) Lane main_{*this};        // what the pool itself lends by
+    Lane main_{*this};                  // what the pool itself lends by
     std::unique_ptr<Lane>
         settled_;  // bytes that no stream uses any more, where main_ is a stream's
     Lanes lanes_;  // all of them
@@ -507,8 +508,7 @@ private:
     std::vector<std::function<void(std::size_t)>> callbacks_;
     Wholes outside_;                         // whole blocks that are not part of the arena
     List<Block, &Block::in_bin> farewells_;  // to be deleted or deallocated once the lock is free
-    bool retired_ = false, deleted_ = false;
-    Wholes held_back_;                                          // the same, once a capture is over
+    Wholes held_back_;                       // the same, once a capture is over
     std::uint64_t held_back_bytes_ = 0, held_back_places_ = 0;  // old places have no bytes
     // Bytes that have old places only. Below zero where another thread has yet to count those that it unmapped.
     std::int64_t lingering_ = 0;
