@@ -120,22 +120,18 @@ Arena::Run Arena::find_run(const Holes& holes, std::size_t bytes) const noexcept
                block->small == is_small(bytes);
     };
     std::size_t looks = few_looks;
-    for (std::size_t index = bins.at_or_below(detail::class_count - 1); index < detail::class_count;
-         index = index == 0 ? detail::class_count : bins.at_or_below(index - 1)) {
-        for (Block* hole = bins[index].first(); hole != nullptr; hole = Bins::Bin::after(*hole)) {
-            if (looks-- == 0) return {};
-            Run run{hole, hole};
-            std::size_t sum = hole->bytes;
-            while (sum < bytes && goes_on(run.last->after) && !run.last->after->seam) {
-                run.last = run.last->after;
-                sum += run.last->bytes;
-            }
-            while (sum < bytes && !run.first->seam && goes_on(run.first->before)) {
-                run.first = run.first->before;
-                sum += run.first->bytes;
-            }
-            if (sum >= bytes) return run;
+    for (Block* hole = bins.largest(); hole != nullptr && looks-- > 0; hole = bins.after(*hole)) {
+        Run run{hole, hole};
+        std::size_t sum = hole->bytes;
+        while (sum < bytes && goes_on(run.last->after) && !run.last->after->seam) {
+            run.last = run.last->after;
+            sum += run.last->bytes;
         }
+        while (sum < bytes && !run.first->seam && goes_on(run.first->before)) {
+            run.first = run.first->before;
+            sum += run.first->bytes;
+        }
+        if (sum >= bytes) return run;
     }
     return {};
 }
@@ -342,20 +338,15 @@ void Arena::plan_moves(Plan& plan, const Place& place, std::byte* begin, std::by
     std::byte* const to_end = down(end);
     std::size_t looks = 4 * most_moves;
     const Bins& idle = place.holes->bins[0];
-    for (std::size_t index = idle.at_or_below(detail::class_count - 1);
-         index < detail::class_count && index >= class_of(step);
-         index = index == 0 ? detail::class_count : idle.at_or_below(index - 1)) {
-        for (Block* hole = idle[index].first(); hole != nullptr; hole = Bins::Bin::after(*hole)) {
-            if (to >= to_end || plan.count == most_moves || looks-- == 0) return;
-            std::byte* const first = up(hole->begin());
-            std::byte* const last = down(hole->end());
-            if (last <= first || hole == place.before || hole == place.after || planned(hole))
-                continue;
-            const std::size_t part = static_cast<std::size_t>(std::min(last - first, to_end - to));
-            plan.moves[plan.count++] = {hole, last - part, to, part};
-            plan.bytes += part;
-            to += part;
-        }
+    for (Block* hole = idle.largest(); hole != nullptr && looks-- > 0; hole = idle.after(*hole)) {
+        if (to >= to_end || plan.count == most_moves || hole->bytes < step) return;
+        std::byte* const first = up(hole->begin());
+        std::byte* const last = down(hole->end());
+        if (last <= first || hole == place.before || hole == place.after || planned(hole)) continue;
+        const std::size_t part = static_cast<std::size_t>(std::min(last - first, to_end - to));
+        plan.moves[plan.count++] = {hole, last - part, to, part};
+        plan.bytes += part;
+        to += part;
     }
 }
 

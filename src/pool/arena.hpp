@@ -33,7 +33,6 @@ namespace cistern {
 /// Holes of one kind by size.
 class Bins {
 public:
-    using Bin = List<Block, &Block::in_bin>;
     static constexpr std::size_t all_looks = SIZE_MAX;
 
     void insert(Block& hole) noexcept;
@@ -42,12 +41,14 @@ public:
     [[nodiscard]] Block* find(std::size_t bytes, std::size_t looks) const noexcept;
     [[nodiscard]] Block* largest() const noexcept;
     [[nodiscard]] Block* smallest() const noexcept;
-    /// Returns the highest class at or below `index` that is not empty; class_count if none.
-    [[nodiscard]] std::size_t at_or_below(std::size_t index) const noexcept;
-    [[nodiscard]] const Bin& operator[](std::size_t index) const noexcept { return bins_[index]; }
+    /// Returns the hole that comes after `hole` on the way from largest() down, class by class.
+    [[nodiscard]] Block* after(const Block& hole) const noexcept;
 
 private:
+    using Bin = List<Block, &Block::in_bin>;
+
     [[nodiscard]] std::size_t at_or_above(std::size_t index) const noexcept;
+    [[nodiscard]] Block* first_at_or_below(std::size_t index) const noexcept;
 
     std::array<std::uint64_t, detail::class_count / 64> filled_{};
     std::array<Bin, detail::class_count> bins_{};

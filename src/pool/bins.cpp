@@ -27,15 +27,14 @@ std::size_t Bins::at_or_above(std::size_t index) const noexcept {
     return word * 64 + static_cast<std::size_t>(std::countr_zero(bits));
 }
 
-std::size_t Bins::at_or_below(std::size_t index) const noexcept {
-    if (index >= detail::class_count) return detail::class_count;
+Block* Bins::first_at_or_below(std::size_t index) const noexcept {
     std::size_t word = index / 64;
     std::uint64_t bits = filled_[word] & (~std::uint64_t{0} >> (63 - index % 64));
     while (bits == 0) {
-        if (word-- == 0) return detail::class_count;
+        if (word-- == 0) return nullptr;
         bits = filled_[word];
     }
-    return word * 64 + 63 - static_cast<std::size_t>(std::countl_zero(bits));
+    return bins_[word * 64 + 63 - static_cast<std::size_t>(std::countl_zero(bits))].first();
 }
 
 Block* Bins::find(std::size_t bytes, std::size_t looks) const noexcept {
@@ -54,9 +53,12 @@ Block* Bins::find(std::size_t bytes, std::size_t looks) const noexcept {
     return above < detail::class_count ? smallest_in(above) : nullptr;
 }
 
-Block* Bins::largest() const noexcept {
-    const std::size_t index = at_or_below(detail::class_count - 1);
-    return index < detail::class_count ? bins_[index].first() : nullptr;
+Block* Bins::largest() const noexcept { return first_at_or_below(detail::class_count - 1); }
+
+Block* Bins::after(const Block& hole) const noexcept {
+    if (Block* const next = Bin::after(hole); next != nullptr) return next;
+    const std::size_t index = class_of(hole.bytes);
+    return index == 0 ? nullptr : first_at_or_below(index - 1);
 }
 
 Block* Bins::smallest() const noexcept {
