@@ -7,6 +7,10 @@
 The device needs room for all three then. Weights and data are random, from a fixed seed, so that every
 allocator sees the same program. The library is found by --library (libcistern.so), else the installed Python
 package is used.
+
+Every step has another shape. In the first epoch most of a ResNet's step is cuDNN, which chooses kernels for a
+shape that it has not seen, and takes 10 ms more or less from process to process; so the second epoch, with the same
+shapes, is timed by itself.
 """
 
 import argparse
@@ -19,6 +23,7 @@ from turns import mean_of_quickest, run_in_turns, timed
 
 ALLOCATORS = ("torch", "expandable", "cistern")
 MODELS = ("transformer", "resnet")
+EPOCHS = ("first", "last")
 
 
 def hook(library):
@@ -48,7 +53,7 @@ def hook(library):
     return stats
 
 
-def transformer(steps):
+def transformer(steps, epochs):
     import torch
     from torch import nn
 
@@ -60,7 +65,7 @@ def transformer(steps):
     lengths = [int(torch.randint(64, 768, (1,), generator=shapes)) for _ in range(steps)]
     data = [torch.randint(0, 8192, (8, length), generator=shapes) for length in lengths]
     yield None  # from here on the clock runs
-    for batch in data:
+    for batch in data * epochs:
         tokens = batch.cuda()
         logits = model(tokens)
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens.roll(-1, 1).flatten())
@@ -70,7 +75,7 @@ def transformer(steps):
         yield loss.detach()
 
 
-def resnet(steps):
+def resnet(steps, epochs):
     import torch
     import torchvision
 
@@ -84,7 +89,7 @@ def resnet(steps):
         data.append((torch.randn(batch, 3, side, side, generator=shapes),
                      torch.randint(0, 1000, (batch,), generator=shapes)))
     yield None
-    for host_images, host_labels in data:
+    for host_images, host_labels in data * epochs:
         images, labels = host_images.cuda(), host_labels.cuda()
         loss = torch.nn.functional.cross_entropy(model(images), labels)
         optimizer.zero_grad(set_to_none=True)
@@ -121,11 +126,12 @@ def train(arguments):
     torch.backends.cuda.enable_mem_efficient_sdp(False)  # its backward pass is not deterministic
     torch.backends.cuda.enable_flash_sdp(False)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    steps = {"transformer": transformer, "resnet": resnet}[arguments.model](arguments.steps)
+    steps = {"transformer": transformer, "resnet": resnet}[arguments.model](arguments.steps, arguments.epochs)
     if arguments.record:
         torch.cuda.memory._record_memory_history(stacks="python", context=None, max_entries=10**7)
     next(steps)
-    losses, times = timed(map(float, steps), arguments.steps, arguments.in_turns)  # float() waits for the device
+    count = arguments.steps * arguments.epochs
+    losses, times = timed(map(float, steps), count, arguments.in_turns)  # float() waits for the device
     if arguments.record:
         record(arguments.record, torch.cuda.memory._snapshot()["device_traces"][0])
     moves = moved = 0
@@ -135,49 +141,51 @@ def train(arguments):
         pool = stats()
         allocated, reserved = pool["lent_bytes"]["peak"], pool["held_bytes"]["peak"]
         moves, moved = pool["moves"], pool["moved_bytes"]
-    warm = times[len(times) // 4:]
     return {"allocator": arguments.allocator, "model": arguments.model, "losses": losses,
             "allocated_bytes": allocated, "reserved_bytes": reserved,
             "moves": moves, "moved_bytes": moved,
-            "step_ms": statistics.mean(warm), "steps_ms": warm}
+            "steps_ms": {"first": times[arguments.steps // 4:arguments.steps], "last": times[-arguments.steps:]}}
 
 
 def run_all(arguments):
     results = []
     for model in [arguments.model] if arguments.model else MODELS:
         commands = {allocator: [sys.executable, __file__, "--in-turns", "--allocator", allocator, "--model", model,
-                                "--steps", str(arguments.steps)] for allocator in ALLOCATORS}
+                                "--steps", str(arguments.steps),
+                                "--epochs", str(arguments.epochs)] for allocator in ALLOCATORS}
         if arguments.library is not None:
             commands["cistern"] += ["--library", arguments.library]
-        rounds = run_in_turns(commands, arguments.steps, arguments.rounds)
-        runs, times, step_ms = rounds[0], {}, {}
-        for allocator in ALLOCATORS:
-            steps = [run[allocator]["steps_ms"] for run in rounds]
-            times[allocator] = [statistics.mean(each) for each in steps]
-            step_ms[allocator] = mean_of_quickest(steps)
+        rounds = run_in_turns(commands, arguments.steps * arguments.epochs, arguments.rounds)
+        times = {epoch: {allocator: [run[allocator]["steps_ms"][epoch] for run in rounds] for allocator in ALLOCATORS}
+                 for epoch in EPOCHS}
+        runs = rounds[0]
         base = runs["torch"]
         for allocator, run in runs.items():
             losses = zip(base["losses"], *(each[allocator]["losses"] for each in rounds))
             apart = [max(abs(loss - theirs) for loss in ours) for theirs, *ours in losses]
             furthest = max(apart)
             same = next((i for i, by in enumerate(apart) if by != 0), len(apart))
-            results.append({
-                "model": model, "allocator": allocator, "last_loss": run["losses"][-1],
-                "largest_difference_of_losses": furthest, "equal_losses": same,
-                "reserved_bytes": max(each[allocator]["reserved_bytes"] for each in rounds),
-                "own_allocated_bytes": run["allocated_bytes"],
-                "moves": run["moves"], "moved_bytes": run["moved_bytes"],
-                "step_ms": step_ms[allocator], "step_ms_of_each_process": times[allocator],
-                "steps_ms": [each[allocator]["steps_ms"] for each in rounds],
-                "step_over_torch": step_ms[allocator] / step_ms["torch"],
-                "step_over_expandable": step_ms[allocator] / step_ms["expandable"]})
-            row = results[-1]
+            row = {"model": model, "allocator": allocator, "last_loss": run["losses"][-1],
+                   "largest_difference_of_losses": furthest, "equal_losses": same,
+                   "reserved_bytes": max(each[allocator]["reserved_bytes"] for each in rounds),
+                   "own_allocated_bytes": run["allocated_bytes"],
+                   "moves": run["moves"], "moved_bytes": run["moved_bytes"]}
             row["reserved_over_allocated"] = row["reserved_bytes"] / base["allocated_bytes"]
             print(f"{model:<12} {allocator:<11} loss {row['last_loss']:.4f} ({same} equal, "
                   f"then differs {furthest:.1e}) reserved {row['reserved_bytes'] / 2**20:8.0f} MiB = "
-                  f"{row['reserved_over_allocated']:.3f} x allocated, step {row['step_ms']:.2f} ms = "
-                  f"{row['step_over_torch']:.3f} x torch, {row['step_over_expandable']:.3f} x expandable "
-                  f"(processes: {', '.join(f'{ms:.1f}' for ms in times[allocator])})", flush=True)
+                  f"{row['reserved_over_allocated']:.3f} x allocated")
+            for epoch in EPOCHS:
+                quickest = {each: mean_of_quickest(steps) for each, steps in times[epoch].items()}
+                of_each = [statistics.mean(steps) for steps in times[epoch][allocator]]
+                step = {"step_ms": quickest[allocator], "step_ms_of_each_process": of_each,
+                        "steps_ms": times[epoch][allocator],
+                        "over_torch": quickest[allocator] / quickest["torch"],
+                        "over_expandable": quickest[allocator] / quickest["expandable"]}
+                row[f"{epoch}_epoch"] = step
+                print(f"    step in the {epoch:<5} epoch {step['step_ms']:.2f} ms = {step['over_torch']:.3f} x torch, "
+                      f"{step['over_expandable']:.3f} x expandable "
+                      f"(processes: {', '.join(f'{ms:.1f}' for ms in of_each)})", flush=True)
+            results.append(row)
     return results
 
 
@@ -185,7 +193,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--allocator", choices=ALLOCATORS)
     parser.add_argument("--model", choices=MODELS)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=60, help="in an epoch")
+    parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2, help="processes for each; of every step the quickest counts")
     parser.add_argument("--in-turns", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--library", help="libcistern.so, instead of the installed package")
