@@ -66,10 +66,11 @@ struct Lane : detail::CoreFront, Holes {
     bool unmarked = false;      // closed, and the event does not say all that used its bytes
     bool parks = false;         // the host is next: its blocks wait until the stream is done
     std::uint32_t handles = 0;
-    std::uint32_t busy = 0;     // threads that use event or stream with the lock free
-    std::uint32_t closers = 0;  // threads that close it; the last one may let it go
-    std::uint32_t leavers = 0;  // its blocks on their way to the driver or to another place
-    std::uint64_t marked = 0;   // old places up to this order are free once the event is done
+    std::uint32_t busy = 0;        // threads that use event or stream with the lock free
+    std::uint32_t closers = 0;     // threads that close it; the last one may let it go
+    std::uint32_t leavers = 0;     // its blocks on their way to the driver or to another place
+    std::uint64_t marked = 0;      // old places up to this order are free once the event is done
+    std::uint64_t refused_in = 0;  // the last search among others' bytes that could not have these
 
     [[nodiscard]] bool ordered() const noexcept { return event != nullptr; }
     [[nodiscard]] bool captured() const noexcept { return stream.capture != 0; }
@@ -349,6 +350,8 @@ private:
     void graph_gone(Lane& lane) noexcept;
     Block* take_set_aside(Lane& lane, std::size_t size, std::size_t type) noexcept;
     void reap(Lock& lock) noexcept;
+
+    // crossings.cpp: from one lane to another
     bool join(Lane& from, Lane& to, Lock& lock);
     bool bring(Lane& to, Block& block, Lock& lock);
     static void pass(Block& block, Lane& to) noexcept;
@@ -356,6 +359,8 @@ private:
     static void note_wanted(Lane& lane) noexcept;
     static void forget_wants(Lane& lane) noexcept;
     [[nodiscard]] bool may_cross(std::size_t size) noexcept;
+    [[nodiscard]] Lane* longest_idle(const Lane& lane, std::size_t size,
+                                     std::uint64_t search) const noexcept;
     Block* take_from_others(Lane& lane, std::size_t size, Lock& lock);
     Block* take_side_by_side(Lane& lane, std::size_t size, Lock& lock);
     bool gather(Lane& lane, Lock& lock);
@@ -533,6 +538,7 @@ private:
     bool pressed_ = false;                     // the memory's own bytes come after idle ones
     std::uint64_t pressed_at_ = no_limit / 2;  // held when there were not enough
     Credit moves_, joins_, crossings_;
+    std::uint64_t searches_ = 0;  // of lanes among what others have idle
     std::uint64_t moves_then_ = 0, grown_apart_ = 0;
     std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
 };

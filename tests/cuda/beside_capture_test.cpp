@@ -87,6 +87,21 @@ TEST_P(BesideACapture, ABufferOfAClosedStreamIsReleased) {
     }
 }
 
+TEST_P(BesideACapture, WhereOneStreamsBytesHaveToWaitAnothersAreLent) {
+    Pool pool{Memory::device(), {.max_bytes = 12 * some}};
+    Buffer of_closed = pool.on(make_stream()).acquire(6 * some);
+    StreamPool open = pool.on(make_stream());
+    Buffer of_open = open.acquire(6 * some);
+    const void* const place = of_open.data();
+    begin();
+    of_closed.release();  // idle for longer
+    of_open.release();
+
+    EXPECT_EQ(pool.on(make_stream()).try_acquire(6 * some).data(), place);
+
+    expect_undisturbed();
+}
+
 TEST_P(BesideACapture, ABufferThatAFleetingStreamUsesIsReleased) {
     Pool pool{Memory::device(), {.max_bytes = 8 * some}};
     const cuda::Stream stream = make_stream();
