@@ -77,11 +77,12 @@ public:
     /// The steps per second with buffers of the pool, of the driver, and with buffers that stay.
     double cistern() {
         return run(work_.steps, [this](std::size_t thread, std::size_t lane, std::size_t i) {
-            std::array<cistern::Buffer, most_buffers> buffers;
+            Buffers& buffers = buffers_[thread];
             for (std::size_t b = 0; b < work_.buffers; ++b) {
                 buffers[b] = lanes_[lane].acquire(work_.bytes_of(i + b));
             }
             use(thread, lane, i, buffers[0].data(), work_.bytes_of(i));
+            for (std::size_t b = 0; b < work_.buffers; ++b) buffers[b].release();
         });
     }
     double driver() {
@@ -113,6 +114,8 @@ public:
     [[nodiscard]] cistern::PoolStats stats() const { return pool_.stats(); }
 
 private:
+    struct alignas(64) Buffers : std::array<cistern::Buffer, most_buffers> {};
+
     template <class Step>
     double run(std::size_t steps, Step step) {
         return throughput(device_, steps, [&, this](std::size_t thread, std::size_t i) {
@@ -138,6 +141,7 @@ private:
     std::vector<StreamOf> streams_;
     cistern::Pool pool_{cistern::Memory::device()};
     std::vector<cistern::StreamPool> lanes_;
+    std::array<Buffers, thread_count> buffers_;
 };
 
 nlohmann::ordered_json row(const Device& device, const Layout& layout, const Work& work) {

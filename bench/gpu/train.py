@@ -194,13 +194,15 @@ def main():
     parser.add_argument("--allocator", choices=ALLOCATORS)
     parser.add_argument("--model", choices=MODELS)
     parser.add_argument("--steps", type=int, default=60, help="in an epoch")
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=2, help="at least 2")
     parser.add_argument("--rounds", type=int, default=2, help="processes for each; of every step the quickest counts")
     parser.add_argument("--in-turns", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--library", help="libcistern.so, instead of the installed package")
     parser.add_argument("--record", metavar="FILE", help="write a trace (gzip) of what PyTorch's own allocator did")
     parser.add_argument("--json", help="write the figures to this file")
     arguments = parser.parse_args()
+    if arguments.epochs < 2:
+        parser.error(f"--epochs {arguments.epochs}: the first is for the libraries to warm up, at least 2 are needed")
     if arguments.allocator is not None:
         arguments.model = arguments.model or "transformer"
         if arguments.record and arguments.allocator == "cistern":

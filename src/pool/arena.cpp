@@ -99,16 +99,12 @@ bool Arena::joins(const Block& block, const Block& with_after) const noexcept {
            block.backed == with_after.backed && block.small == with_after.small && !with_after.seam;
 }
 
-Block* Arena::find_idle(const Holes& holes, std::size_t bytes, Search search) const noexcept {
+Block* Arena::take_idle(Holes& holes, std::size_t bytes, Search search) noexcept {
     const std::size_t own = is_small(bytes) ? 1 : 0;
     const std::size_t looks = search == Search::quick ? few_looks : Bins::all_looks;
-    Block* const hole = holes.bins[own].find(bytes, looks);
-    return hole == nullptr && search == Search::everywhere ? holes.bins[1 - own].find(bytes, looks)
-                                                           : hole;
-}
-
-Block* Arena::take_idle(Holes& holes, std::size_t bytes, Search search) noexcept {
-    Block* const hole = find_idle(holes, bytes, search);
+    Block* hole = holes.bins[own].find(bytes, looks);
+    if (hole == nullptr && search == Search::everywhere)
+        hole = holes.bins[1 - own].find(bytes, looks);
     if (hole == nullptr) return nullptr;
     Block* const younger = Ages::after(*hole);
     remove_idle(*hole);

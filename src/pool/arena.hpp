@@ -94,13 +94,11 @@ public:
     /// The memory, if it maps segments.
     [[nodiscard]] MappedSource* mapped() const noexcept { return mapped_; }
 
-    /// Returns an idle hole of at least `bytes`, a multiple of the grain; null if there is none. A thorough search
-    /// finds any that fits, at a cost that grows with the holes of that class. Small blocks are looked for among
+    /// Lends an idle hole of at least `bytes`, a multiple of the grain; what is left of it stays
+    /// idle. Null if there is none. Needs one spare descriptor. A thorough search finds any hole
+    /// that fits, at a cost that grows with the holes of that class. Small blocks are looked for among
     /// small ones, or anywhere if the memory has no more.
     enum class Search { quick, thorough, everywhere };
-    [[nodiscard]] Block* find_idle(const Holes& holes, std::size_t bytes,
-                                   Search search) const noexcept;
-    /// Lends it; what is left of it stays idle. Needs one spare descriptor.
     Block* take_idle(Holes& holes, std::size_t bytes, Search search) noexcept;
 
     /// Idle holes side by side, from the first to the last, whosever they are but for a graph's.

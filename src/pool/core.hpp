@@ -66,11 +66,10 @@ struct Lane : detail::CoreFront, Holes {
     bool unmarked = false;      // closed, and the event does not say all that used its bytes
     bool parks = false;         // the host is next: its blocks wait until the stream is done
     std::uint32_t handles = 0;
-    std::uint32_t busy = 0;        // threads that use event or stream with the lock free
-    std::uint32_t closers = 0;     // threads that close it; the last one may let it go
-    std::uint32_t leavers = 0;     // its blocks on their way to the driver or to another place
-    std::uint64_t marked = 0;      // old places up to this order are free once the event is done
-    std::uint64_t refused_in = 0;  // the last search among others' bytes that could not have these
+    std::uint32_t busy = 0;     // threads that use event or stream with the lock free
+    std::uint32_t closers = 0;  // threads that close it; the last one may let it go
+    std::uint32_t leavers = 0;  // its blocks on their way to the driver or to another place
+    std::uint64_t marked = 0;   // old places up to this order are free once the event is done
 
     [[nodiscard]] bool ordered() const noexcept { return event != nullptr; }
     [[nodiscard]] bool captured() const noexcept { return stream.capture != 0; }
@@ -314,7 +313,7 @@ private:
     bool call_back(std::size_t bytes);
     [[noreturn]] void throw_out_of_memory(std::size_t bytes, Shortage shortage);
 
-    // core.cpp: acquire and release
+    // core.cpp, release.cpp: acquire and release
     Attempt try_grow(Block& block, std::size_t size);
     Attempt try_take(Lane& lane, std::size_t size, std::size_t bytes, std::size_t type, Lock& lock);
     Attempt take_beyond(Lane& lane, ThreadMagazine* magazine, std::size_t size, std::size_t type,
@@ -340,6 +339,29 @@ private:
     void drop_from_shelf(Block& block) noexcept;
     void finish(Lock& lock) noexcept;
     static void retire(detail::CoreFront* front) noexcept;
+    /// Ends what kept the pool while no lock did.
+    void come_back() noexcept;
+    void remove() noexcept;
+    /// Returns call(), made while the lock is free.
+    template <class Call>
+    auto unlocked(Lock& lock, Call&& call) {
+        struct Away {
+            Core& core;
+            Lock& lock;
+            Away(Core& of, Lock& held) : core(of), lock(held) {
+                ++core.away_;
+                lock.unlock();
+            }
+            Away(const Away&) = delete;
+            Away& operator=(const Away&) = delete;
+            ~Away() {
+                lock.lock();
+                --core.away_;
+            }
+        };
+        const Away away(*this, lock);
+        return call();
+    }
 
     // streams.cpp: lanes
     [[nodiscard]] const StreamOrder& order_of_streams() const;
@@ -350,6 +372,16 @@ private:
     void graph_gone(Lane& lane) noexcept;
     Block* take_set_aside(Lane& lane, std::size_t size, std::size_t type) noexcept;
     void reap(Lock& lock) noexcept;
+    bool record_all(void* event) const noexcept;
+    bool mark(Lane& lane, Lock& lock) noexcept;
+    bool record(void* event, const StreamInfo& stream, bool callable) const noexcept;
+    [[nodiscard]] bool can_go(const Lane& lane) const noexcept;
+    void remove_lane(Lane& lane, Lock& lock) noexcept;
+    Lane* find_lane(const StreamInfo& stream) const noexcept;
+    bool is_unused() noexcept;
+    static void let_waiting_go() noexcept;
+    static std::mutex& lock_of_waiting() noexcept;
+    static void renew_waiting() noexcept;
 
     // crossings.cpp: from one lane to another
     bool join(Lane& from, Lane& to, Lock& lock);
@@ -359,12 +391,12 @@ private:
     static void note_wanted(Lane& lane) noexcept;
     static void forget_wants(Lane& lane) noexcept;
     [[nodiscard]] bool may_cross(std::size_t size) noexcept;
-    [[nodiscard]] Lane* longest_idle(const Lane& lane, std::size_t size,
-                                     std::uint64_t search) const noexcept;
     Block* take_from_others(Lane& lane, std::size_t size, Lock& lock);
     Block* take_side_by_side(Lane& lane, std::size_t size, Lock& lock);
     bool gather(Lane& lane, Lock& lock);
     bool wait_on_host(Lane& lane, Lock& lock) noexcept;
+
+    // mapped.cpp: to and from a driver
     Arena::Taken move_and_map(Lane& lane, std::size_t size, Lock& lock);
     void mark_old_places(Lane& lane, Lock& lock) noexcept;
     void clear_old_places(Lock& lock) noexcept;
@@ -390,39 +422,6 @@ private:
     [[nodiscard]] bool has_leavers() const noexcept {
         return !farewells_.empty() || !held_back_.empty() || (arena_ && !arena_->leaving().empty());
     }
-    bool record_all(void* event) const noexcept;
-    bool mark(Lane& lane, Lock& lock) noexcept;
-    bool record(void* event, const StreamInfo& stream, bool callable) const noexcept;
-    [[nodiscard]] bool can_go(const Lane& lane) const noexcept;
-    void remove_lane(Lane& lane, Lock& lock) noexcept;
-    Lane* find_lane(const StreamInfo& stream) const noexcept;
-    /// Returns call(), made while the lock is free.
-    template <class Call>
-    auto unlocked(Lock& lock, Call&& call) {
-        struct Away {
-            Core& core;
-            Lock& lock;
-            Away(Core& of, Lock& held) : core(of), lock(held) {
-                ++core.away_;
-                lock.unlock();
-            }
-            Away(const Away&) = delete;
-            Away& operator=(const Away&) = delete;
-            ~Away() {
-                lock.lock();
-                --core.away_;
-            }
-        };
-        const Away away(*this, lock);
-        return call();
-    }
-    /// Ends what kept the pool while no lock did.
-    void come_back() noexcept;
-    void remove() noexcept;
-    bool is_unused() noexcept;
-    static void let_waiting_go() noexcept;
-    static std::mutex& lock_of_waiting() noexcept;
-    static void renew_waiting() noexcept;
 
     // uses.cpp: blocks that other streams use too
     void release_in_order(Block& block, Lock& lock) noexcept;
@@ -538,7 +537,6 @@ private:
     bool pressed_ = false;                     // the memory's own bytes come after idle ones
     std::uint64_t pressed_at_ = no_limit / 2;  // held when there were not enough
     Credit moves_, joins_, crossings_;
-    std::uint64_t searches_ = 0;  // of lanes among what others have idle
     std::uint64_t moves_then_ = 0, grown_apart_ = 0;
     std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
 };

@@ -118,6 +118,7 @@ bool Core::may_cross(std::size_t size) noexcept {
     if (size < large_from || joins_all()) return true;
     crossings_.earn(acquires_so_far(), most_crossing_credit);
     if (crossings_.covers(acquires_per_crossing)) return true;
+    if (central_idle() + size > options_.max_idle_bytes) return true;  // it could not stay
     std::uint64_t wanted = 0, takers = 0;
     for (const Lane* one = lanes_.first(); one != nullptr; one = Lanes::after(*one)) {
         if (one->most_out == 0) continue;
@@ -129,32 +130,17 @@ bool Core::may_cross(std::size_t size) noexcept {
     return held_ + size > std::min(wanted + room_apart(takers), options_.max_bytes);
 }
 
-/// Returns which of the other lanes has idle bytes that it has gone without for longest: it misses them least, and its
-/// stream is most likely done with them. Null if none has that `search` may still ask.
-Lane* Core::longest_idle(const Lane& lane, std::size_t size, std::uint64_t search) const noexcept {
-    Lane* longest = nullptr;
-    std::uint64_t order = no_limit;
-    for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
-        if (other == &lane || other->refused_in >= search) continue;
-        if (other->open && (other->captured() || lane.captured())) continue;  // it could not wait
-        const Block* const hole = arena_->find_idle(*other, size, Search::thorough);
-        if (hole == nullptr || hole->order >= order) continue;
-        longest = other;
-        order = hole->order;
-    }
-    return longest;
-}
-
 /// Takes idle bytes of another lane, before the memory is asked for more.
 Block* Core::take_from_others(Lane& lane, std::size_t size, Lock& lock) {
     if (!splits_ || !may_cross(size)) return nullptr;
-    const std::uint64_t search = ++searches_;
-    while (Lane* const other = longest_idle(lane, size, search)) {
+    for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
+        if (other == &lane) continue;
+        if (other->open && (other->captured() || lane.captured())) continue;  // it could not wait
         store_.reserve(1);
         Block* const block = arena_->take_idle(*other, size, Search::thorough);
+        if (block == nullptr) continue;
         now_out(*other, *block);
         if (bring(lane, *block, lock)) return block;
-        other->refused_in = std::max(other->refused_in, search);  // a later one may have asked
     }
     return size >= large_from && !lane.captured() ? take_side_by_side(lane, size, lock) : nullptr;
 }
