@@ -399,7 +399,7 @@ private:
     // mapped.cpp: to and from a driver
     Arena::Taken move_and_map(Lane& lane, std::size_t size, Lock& lock);
     void mark_old_places(Lane& lane, Lock& lock) noexcept;
-    void clear_old_places(Lock& lock) noexcept;
+    void clear_old_places(std::uint64_t bytes, Lock& lock) noexcept;
     void leave_old_places() noexcept;
     void leave_old_place(Block& block) noexcept;
     void settle_old_places(const Lane& lane, std::uint64_t order) noexcept;

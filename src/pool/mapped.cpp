@@ -3,8 +3,8 @@
 //
 // Before a pool grows beyond its peak, segments that lie idle elsewhere move to where it grows. They are mapped there
 // as well; what is done there comes, in the stream's order, after all that was done at the old place, so the host does
-// not wait. The old place stays mapped, which costs addresses only, until a later growth finds that its stream is done
-// or its bytes are to go back to the driver.
+// not wait. The old place stays mapped, which costs addresses only, until its bytes are to go back to the driver; or, if
+// there are many such places, until a later growth finds that its stream is done.
 
 #include <algorithm>
 #include <exception>
@@ -22,8 +22,10 @@ namespace cistern {
 namespace {
 
 constexpr std::uint64_t acquires_per_segment_move = 256;
-constexpr std::size_t spares_for_moving = 16;   // descriptors
-constexpr std::size_t share_of_old_places = 4;  // of a range's addresses, at most this part
+constexpr std::size_t spares_for_moving = 16;  // descriptors
+// Old places are left as they are until their addresses are so many times what is held, or this part of a range's: to
+// unmap them takes half as long as the move did. If their stream is not done, they may be this part of a range.
+constexpr std::uint64_t old_places_over_held = 4, share_of_some = 8, share_of_all = 4;
 
 }  // namespace
 
@@ -100,7 +102,6 @@ Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
     const bool moves = arena_->mapped()->moves();
     // To wait would end a capture.
     if (!moves && !unlocked(lock, [&] { return streams_->may_mark_all(); })) return nothing;
-    if (!old_places_.empty()) clear_old_places(lock);
     store_.reserve(spares_for_moving);
     Apart apart(*this, lane);
     const std::size_t taken = arena_->take_segments_for(
@@ -113,7 +114,13 @@ Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
         apart.follow(lock);
         if (apart.empty()) return nothing;
         const Arena::Taken grown = map_more(lane, size, room().bytes(), 0, apart, lock);
-        if (apart.empty()) mark_old_places(lane, lock);
+        if (apart.empty()) {
+            const std::uint64_t range = arena_->mapped()->range_bytes(1);
+            const bool many =
+                old_place_bytes_ > std::min(old_places_over_held * held_, range / share_of_some);
+            if (many) clear_old_places(2 * taken, lock);  // which asks for the last mark
+            mark_old_places(lane, lock);
+        }
         return grown;
     }
     arena_->count_move(std::min(taken, size));
@@ -200,7 +207,7 @@ std::size_t Core::Apart::arrived() noexcept {
         core_.old_places_.push_back(*block);
         core_.old_place_bytes_ += block->bytes;
     }
-    if (core_.old_place_bytes_ > core_.arena_->mapped()->range_bytes(1) / share_of_old_places) {
+    if (core_.old_place_bytes_ > core_.arena_->mapped()->range_bytes(1) / share_of_all) {
         core_.leave_old_places();
     }
     return moved;
@@ -230,8 +237,8 @@ void Core::mark_old_places(Lane& lane, Lock& lock) noexcept {
     if (marked) lane.marked = std::max(lane.marked, order);
 }
 
-/// Unmaps old places that no stream uses any more, without waiting for those that one does.
-void Core::clear_old_places(Lock& lock) noexcept {
+/// Unmaps the oldest old places that no stream uses any more, up to so many bytes.
+void Core::clear_old_places(std::uint64_t bytes, Lock& lock) noexcept {
     for (Lane* next = lanes_.first(); next != nullptr; next = Lanes::after(*next)) {
         Lane& lane = *next;
         if (!lane.ordered() || !lane.open || !named_by(old_places_, lane)) continue;
@@ -241,10 +248,13 @@ void Core::clear_old_places(Lock& lock) noexcept {
             settle_old_places(lane, marked);
         }
     }
-    for (Block* next = old_places_.first(); next != nullptr;) {
+    std::uint64_t left = 0;
+    for (Block* next = old_places_.first(); next != nullptr && left < bytes;) {
         Block& block = *next;
         next = Wholes::after(*next);
-        if (block.holes == &settled()) leave_old_place(block);
+        if (block.holes != &settled()) continue;
+        left += block.bytes;
+        leave_old_place(block);
     }
     see_off(lock);
 }
