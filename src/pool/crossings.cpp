@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <exception>
 
-#include "cistern/stream.hpp"
 #include "pool/core.hpp"
 
 namespace cistern {
@@ -113,7 +112,7 @@ void Core::forget_wants(Lane& lane) noexcept {
 }
 
 /// Whether a lane may have what others have idle. Each time costs an event and has one stream wait for another; so if
-/// that is too often the pool grows for large blocks, until each lane can have what it wants.
+/// that is too often the pool grows for large blocks, until each lane can have what it wants at most.
 bool Core::may_cross(std::size_t size) noexcept {
     if (size < large_from || joins_all()) return true;
     crossings_.earn(acquires_so_far(), most_crossing_credit);
@@ -134,8 +133,8 @@ bool Core::may_cross(std::size_t size) noexcept {
 Block* Core::take_from_others(Lane& lane, std::size_t size, Lock& lock) {
     if (!splits_ || !may_cross(size)) return nullptr;
     for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
-        if (other == &lane) continue;
-        if (other->open && (other->captured() || lane.captured())) continue;  // it could not wait
+        if (other == &lane || (other->captured() && other->open)) continue;
+        if (lane.captured() && other->open) continue;  // the host would have to wait for it
         store_.reserve(1);
         Block* const block = arena_->take_idle(*other, size, Search::thorough);
         if (block == nullptr) continue;

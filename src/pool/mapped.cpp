@@ -23,9 +23,11 @@ namespace {
 
 constexpr std::uint64_t acquires_per_segment_move = 256;
 constexpr std::size_t spares_for_moving = 16;  // descriptors
-// Old places are left as they are until their addresses are so many times what is held, or this part of a range's: to
-// unmap them takes half as long as the move did. If their stream is not done, they may be this part of a range.
-constexpr std::uint64_t old_places_over_held = 4, share_of_some = 8, share_of_all = 4;
+// Unmapping takes half as long as the move did. So old places stay until they have more bytes than the first two allow;
+// then those go that no stream uses. Beyond the third all go, and the host waits.
+constexpr std::uint64_t few_over_held = 4;  // times what is held
+constexpr std::uint64_t few_of_range = 8;   // this part of a range
+constexpr std::uint64_t most_of_range = 4;  // the same
 
 }  // namespace
 
@@ -117,7 +119,7 @@ Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
         if (apart.empty()) {
             const std::uint64_t range = arena_->mapped()->range_bytes(1);
             const bool many =
-                old_place_bytes_ > std::min(old_places_over_held * held_, range / share_of_some);
+                old_place_bytes_ > std::min(few_over_held * held_, range / few_of_range);
             if (many) clear_old_places(2 * taken, lock);  // which asks for the last mark
             mark_old_places(lane, lock);
         }
@@ -207,7 +209,7 @@ std::size_t Core::Apart::arrived() noexcept {
         core_.old_places_.push_back(*block);
         core_.old_place_bytes_ += block->bytes;
     }
-    if (core_.old_place_bytes_ > core_.arena_->mapped()->range_bytes(1) / share_of_all) {
+    if (core_.old_place_bytes_ > core_.arena_->mapped()->range_bytes(1) / most_of_range) {
         core_.leave_old_places();
     }
     return moved;

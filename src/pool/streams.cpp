@@ -3,9 +3,7 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <atomic>
-#include <exception>
 #include <mutex>
 #include <new>
 #include <utility>

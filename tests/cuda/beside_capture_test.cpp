@@ -94,7 +94,7 @@ TEST_P(BesideACapture, WhereOneStreamsBytesHaveToWaitAnothersAreLent) {
     Buffer of_open = open.acquire(6 * some);
     const void* const place = of_open.data();
     begin();
-    of_closed.release();  // idle for longer
+    of_closed.release();
     of_open.release();
 
     EXPECT_EQ(pool.on(make_stream()).try_acquire(6 * some).data(), place);
