@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import cupy  # type: ignore
 
@@ -19,18 +19,12 @@ from .cuda import explain, stats, trim
 
 __all__ = ["malloc", "malloc_pinned", "enable", "disable", "using", "stats", "explain", "trim"]
 
-_current_stream = cupy.cuda.get_current_stream
-_device_id = cupy.cuda.runtime.getDevice
 _lend = _core.lend
-_UnownedMemory = cupy.cuda.UnownedMemory
-_MemoryPointer = cupy.cuda.MemoryPointer
 
-
-def malloc(nbytes: int) -> Any:
-    """An allocator for `cupy.cuda.set_allocator`, in the order of CuPy's current stream."""
-    device = _device_id()
-    loan = _lend("device", device, nbytes or 1, _current_stream().ptr)
-    return _MemoryPointer(_UnownedMemory(loan.ptr, nbytes, loan, device), 0)
+# An allocator for `cupy.cuda.set_allocator`, in the order of CuPy's current stream.
+malloc: Callable[[int], Any] = _core.cupy_malloc
+_core.cupy_uses(cupy.cuda.UnownedMemory, cupy.cuda.MemoryPointer, cupy.cuda.runtime.getDevice,
+                cupy.cuda.get_current_stream)
 
 
 class _PinnedMemory(cupy.cuda.PinnedMemory):

@@ -31,6 +31,12 @@ _core.set_handler$:
 _core.get_handler$:
     def get_handler() -> object: ...
 
+_core.cupy_uses$:
+    def cupy_uses(unowned_memory: Any, memory_pointer: Any, device_id: Any, current_stream: Any, /) -> None: ...
+
+_core.cupy_malloc$:
+    def cupy_malloc(nbytes: int, /) -> Any: ...
+
 _core.version$:
     version: str
 

@@ -10,6 +10,7 @@
 
 #include "cistern/cistern.hpp"
 #include "cuda.hpp"
+#include "cupy.hpp"
 #include "errors.hpp"
 #include "lend.hpp"
 #include "pool.hpp"
@@ -65,6 +66,12 @@ PyMethodDef functions[] = {
      "set_handler(handler, /)\n--\n\nMakes NumPy allocate with it here. Returns the one before."},
     {"get_handler", &get_handler, METH_NOARGS,
      "get_handler()\n--\n\nThe handler that NumPy allocates with here."},
+    {"cupy_uses", as_function(&cupy_uses), METH_FASTCALL,
+     "cupy_uses(unowned_memory, memory_pointer, device_id, current_stream, /)\n--\n\nKeeps what "
+     "cupy_malloc() needs of CuPy."},
+    {"cupy_malloc", &cupy_malloc, METH_O,
+     "cupy_malloc(nbytes, /)\n--\n\nAn allocator for `cupy.cuda.set_allocator`, in the order of "
+     "CuPy's current stream."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -423,6 +423,93 @@ def test_cupy_allocates_from_the_pool():
 
 
 @needs_device
+def test_cupys_allocator_asks_cupy_for_its_device_and_stream():
+    run("""
+        import gc, sys, types
+        import cistern.cuda
+        from cistern import _core
+        try:
+            _core.cupy_malloc(8)
+        except RuntimeError as error:
+            assert "cistern.cupy" in str(error)
+        else:
+            raise SystemExit("it does not know CuPy yet")
+
+        class UnownedMemory:
+            def __init__(self, *arguments):
+                self.ptr, self.size, self.owner, self.device_id = arguments
+
+        class MemoryPointer:
+            def __init__(self, mem, offset):
+                self.mem, self.offset = mem, offset
+
+        class Runtime:
+            device = 0
+            def getDevice(self):
+                if self.device is None:
+                    raise OSError("no device now")
+                return self.device
+
+        class Stream:
+            handle, asked = 0, 0
+            @property
+            def ptr(self):
+                self.asked += 1
+                return self.handle
+
+        runtime, stream = Runtime(), Stream()
+        of_cuda = types.SimpleNamespace(UnownedMemory=UnownedMemory, MemoryPointer=MemoryPointer, runtime=runtime,
+                                        get_current_stream=lambda: stream, PinnedMemory=object)
+        sys.modules["cupy"] = types.ModuleType("cupy")
+        sys.modules["cupy"].cuda = of_cuda
+        from cistern.cupy import malloc, stats
+
+        def lent(device=0):
+            return cistern.cuda.stats(device)["lent_bytes"]["now"]
+
+        first, nothing = malloc(1000), malloc(0)
+        assert first.offset == 0 and first.mem.size == 1000 and first.mem.device_id == 0
+        assert nothing.mem.size == 0 and nothing.mem.ptr not in (0, first.mem.ptr)
+        assert stats()["lent_buffers"]["now"] == 2
+        place = first.mem.ptr
+        del first, nothing
+        assert lent() == 0
+        again = malloc(1000)
+        assert again.mem.ptr == place
+        stream.handle = 2  # the thread's own default stream
+        beside = malloc(1000)
+        assert beside.mem.ptr != place and stream.asked == 4
+        del again, beside
+        assert lent() == 0
+        stream.handle = 0
+
+        for wrong, error in ((-1, cistern.InvalidArgument), (1 << 70, OverflowError), ("x", TypeError),
+                             (1 << 60, cistern.OutOfMemory)):
+            try:
+                malloc(wrong)
+            except error as raised:
+                assert wrong in ("x", 1 << 60) or str(wrong) in str(raised) or wrong == 1 << 70, raised
+            else:
+                raise SystemExit(f"{wrong} raises nothing")
+        runtime.device = 99
+        try:
+            malloc(8)
+        except cistern.InvalidArgument as raised:
+            assert "99" in str(raised)
+        else:
+            raise SystemExit("there is no such device")
+        runtime.device = None
+        try:
+            malloc(8)
+        except OSError:
+            pass
+        else:
+            raise SystemExit("CuPy's error is lost")
+        assert lent() == 0
+    """)
+
+
+@needs_device
 def test_numba_allocates_from_the_pool():
     pytest.importorskip("numba")
     run("""

@@ -2,6 +2,8 @@
 
 #include "cistern/pool.hpp"
 
+#include <array>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <ostream>
@@ -110,6 +112,15 @@ Pool& default_pool(MemoryKind kind, int device) {
     // Never destroyed: statics may hold their buffers.
     static auto* const host = new Pool(Memory::host(), PoolOptions{.name = "default"});
     if (kind == MemoryKind::host) return *host;
+    // What hooks ask for with each call; acquire: the pool was made before it was found here.
+    static constexpr std::size_t near = 16;
+    static constinit std::array<std::atomic<Pool*>, near> of_devices{};
+    const auto number = static_cast<std::size_t>(device);
+    const bool is_near = kind == MemoryKind::device && number < near;
+    if (is_near) {
+        Pool* const pool = of_devices[number].load(std::memory_order_acquire);
+        if (pool != nullptr) return *pool;
+    }
     static std::mutex lock;
     static auto* const others = new std::map<std::pair<MemoryKind, int>, Pool>;
     const std::scoped_lock hold(lock);
@@ -120,7 +131,9 @@ Pool& default_pool(MemoryKind kind, int device) {
                                                        : Memory::managed(device);
     // As aligned as what PyTorch's own allocator returns: some of its kernels are chosen by that.
     const PoolOptions options{.name = "default " + memory.name(), .alignment = 512};
-    return others->emplace(std::pair{kind, device}, Pool(memory, options)).first->second;
+    Pool& pool = others->emplace(std::pair{kind, device}, Pool(memory, options)).first->second;
+    if (is_near) of_devices[number].store(&pool, std::memory_order_release);
+    return pool;
 }
 
 std::ostream& operator<<(std::ostream& out, const Pool& pool) {

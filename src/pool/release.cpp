@@ -151,7 +151,10 @@ void Core::drop_from_shelf(Block& block) noexcept {
 /// Calls the deleters of adopted bytes that were let go, and the driver for what goes back to it, with
 /// the lock free meanwhile.
 void Core::finish(Lock& lock) noexcept {
-    if (streams_ != nullptr) return see_off(lock);
+    if (streams_ != nullptr) {
+        if (has_leavers()) see_off(lock);
+        return;
+    }
     while (Block* const block = farewells_.first()) {
         farewells_.remove(*block);
         const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);
