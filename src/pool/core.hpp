@@ -73,6 +73,10 @@ struct Lane : detail::CoreFront, Holes {
 
     [[nodiscard]] bool ordered() const noexcept { return event != nullptr; }
     [[nodiscard]] bool captured() const noexcept { return stream.capture != 0; }
+    /// Whether only a mark of all that the device was given says who uses its bytes.
+    [[nodiscard]] bool needs_all() const noexcept {
+        return closing != 0 || unmarked || (open && stream.fleeting);
+    }
 };
 
 /// Whether a block of the list is this lane's.

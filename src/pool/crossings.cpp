@@ -26,9 +26,9 @@ bool Core::join(Lane& from, Lane& to, Lock& lock) {
     const bool in_order = to.ordered() && !to.parks && !to.captured() &&
                           unlocked(lock, [&] { return streams_->may_use(to.stream); });
     if (!mark(from, lock)) return false;
-    const bool open = from.open, stale = from.closing != 0 || from.unmarked;
+    const bool open = from.open, all = from.needs_all();
     const bool joined = unlocked(lock, [&] {
-        if (stale || (open && from.stream.fleeting)) {
+        if (all) {
             if (!record_all(from.event)) return false;
         } else if (open && !streams_->record(from.event, from.stream)) {
             return false;
@@ -196,12 +196,16 @@ Block* Core::take_side_by_side(Lane& lane, std::size_t size, Lock& lock) {
 /// Makes all idle bytes this lane's, so that they can be joined. Returns whether there were any.
 bool Core::gather(Lane& lane, Lock& lock) {
     bool any = false;
+    bool refused = false;  // a mark of all; it would be again
     if (!splits_) return any;
     for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
-        if (other == &lane || other->empty()) continue;
+        if (other == &lane || other->empty() || (refused && other->needs_all())) continue;
         const std::uint64_t order = order_;
         const Busy busy(*other);
-        if (!join(*other, lane, lock)) continue;
+        if (!join(*other, lane, lock)) {
+            refused = refused || other->needs_all();
+            continue;
+        }
         arena_->pass_on(*other, lane, order);
         any = true;
     }

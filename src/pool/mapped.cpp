@@ -287,7 +287,8 @@ void Core::see_off(Lock& lock) noexcept {
         held_back_.remove(*block);
         (block->in_arena ? arena_->leaving() : farewells_).push_back(*block);
     }
-    Wholes stay;  // each is tried once, whatever others do meanwhile
+    Wholes stay;           // each is tried once, whatever others do meanwhile
+    bool refused = false;  // a mark of all; it would be again
     for (;;) {
         Block* const first = !farewells_.empty() ? farewells_.first()
                              : arena_            ? arena_->leaving().first()
@@ -307,7 +308,8 @@ void Core::see_off(Lock& lock) noexcept {
         };
         pick(farewells_);
         if (arena_) pick(arena_->leaving());
-        const bool waited = wait_on_host(lane, lock);
+        const bool waited = !(refused && lane.needs_all()) && wait_on_host(lane, lock);
+        refused = refused || (!waited && lane.needs_all());
         for (Block* block = going.first(); block != nullptr; block = Wholes::after(*block)) {
             --lane.leavers;
             if (waited) block->holes = &settled();

@@ -338,6 +338,7 @@ void Core::remove_lane(Lane& lane, Lock& lock) noexcept {
 
 /// Forgets lanes that were closed and whose work is done; what they left is anybody's.
 void Core::reap(Lock& lock) noexcept {
+    bool refused = false;  // a mark of all; it would be again
     for (Lane* next = lanes_.first(); next != nullptr;) {
         Lane& lane = *next;
         next = Lanes::after(*next);
@@ -345,7 +346,8 @@ void Core::reap(Lock& lock) noexcept {
         if (splits_ && (!lane.empty() || named_by(old_places_, lane))) {
             const std::uint64_t order = order_;
             const Busy busy(lane);
-            mark(lane, lock);
+            if (refused && lane.unmarked) continue;
+            refused = !mark(lane, lock) || refused;
             const bool done = unlocked(lock, [&] { return streams_->is_done(lane.event); });
             const bool said = lane.closing == 0 && !lane.unmarked;
             if (done && said && !lane.open) {

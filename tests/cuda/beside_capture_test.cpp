@@ -483,6 +483,31 @@ TEST_F(BesideACaptureCalls, BuffersThatOutliveTheirStreamPoolAskNothingOfTheDevi
     EXPECT_EQ(calls("cuCtxRecordEvent") + calls("cuCtxSynchronize"), before);
 }
 
+TEST_F(BesideACaptureCalls, ThatTheDeviceCannotBeAskedIsFoundOutOnceForAllClosedStreams) {
+    const cuda::Stream captured = make_stream();
+    const auto questions = [&](std::size_t streams) {
+        Pool pool{Memory::device(), {.max_bytes = streams * 2 * some}};
+        Pool lends_to_it{Memory::device()};
+        std::vector<Buffer> buffers;
+        for (std::size_t i = 0; i < streams; ++i) {
+            buffers.push_back(pool.on(make_stream()).acquire(2 * some));
+        }
+        EXPECT_EQ(driver.begin_capture(captured, capture_relaxed), 0);
+        lends_to_it.on(captured).acquire(some).release();
+        buffers.clear();
+        const auto before = calls("cuStreamGetCaptureInfo_v2");
+        EXPECT_TRUE(pool.try_acquire(4 * some).empty());
+        const auto asked = calls("cuStreamGetCaptureInfo_v2") - before;
+        cuda::Graph graph = nullptr;
+        EXPECT_EQ(driver.end_capture(captured, &graph), 0) << "the pool has ended it";
+        EXPECT_EQ(driver.destroy_graph(graph), 0);
+        EXPECT_FALSE(pool.try_acquire(4 * some).empty());
+        return asked;
+    };
+    const auto few = questions(8), many = questions(32);
+    EXPECT_LE(many, 6 * few);
+}
+
 TEST_P(BesideACapture, OthersGoOnWithBuffersThatOutliveTheirStreamPools) {
     Pool pool{Memory::device(), {.max_bytes = 64 * some}};
     std::atomic<bool> stop{false};
