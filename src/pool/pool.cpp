@@ -108,19 +108,15 @@ SharedBuffer share(const Buffer& buffer) {
 
 Pool& default_pool() { return default_pool(MemoryKind::host); }
 
-Pool& default_pool(MemoryKind kind, int device) {
+namespace {
+
+/// Those of devices, once made: hooks ask for them with each call.
+constinit std::array<std::atomic<Pool*>, 16> pools_of_devices{};
+
+Pool& find_default(MemoryKind kind, int device) {
     // Never destroyed: statics may hold their buffers.
     static auto* const host = new Pool(Memory::host(), PoolOptions{.name = "default"});
     if (kind == MemoryKind::host) return *host;
-    // What hooks ask for with each call; acquire: the pool was made before it was found here.
-    static constexpr std::size_t near = 16;
-    static constinit std::array<std::atomic<Pool*>, near> of_devices{};
-    const auto number = static_cast<std::size_t>(device);
-    const bool is_near = kind == MemoryKind::device && number < near;
-    if (is_near) {
-        Pool* const pool = of_devices[number].load(std::memory_order_acquire);
-        if (pool != nullptr) return *pool;
-    }
     static std::mutex lock;
     static auto* const others = new std::map<std::pair<MemoryKind, int>, Pool>;
     const std::scoped_lock hold(lock);
@@ -132,8 +128,22 @@ Pool& default_pool(MemoryKind kind, int device) {
     // As aligned as what PyTorch's own allocator returns: some of its kernels are chosen by that.
     const PoolOptions options{.name = "default " + memory.name(), .alignment = 512};
     Pool& pool = others->emplace(std::pair{kind, device}, Pool(memory, options)).first->second;
-    if (is_near) of_devices[number].store(&pool, std::memory_order_release);
+    if (kind == MemoryKind::device && static_cast<std::size_t>(device) < pools_of_devices.size()) {
+        pools_of_devices[static_cast<std::size_t>(device)].store(&pool, std::memory_order_release);
+    }
     return pool;
+}
+
+}  // namespace
+
+Pool& default_pool(MemoryKind kind, int device) {
+    const auto number = static_cast<std::size_t>(device);
+    if (kind == MemoryKind::device && number < pools_of_devices.size()) {
+        // Acquire: pairs with the store in find_default(), before which the pool was made.
+        Pool* const pool = pools_of_devices[number].load(std::memory_order_acquire);
+        if (pool != nullptr) return *pool;
+    }
+    return find_default(kind, device);
 }
 
 std::ostream& operator<<(std::ostream& out, const Pool& pool) {
