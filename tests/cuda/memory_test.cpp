@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <iostream>
 #include <numeric>
@@ -10,6 +11,7 @@
 
 #include "gpu.hpp"
 #include "support/text.hpp"
+#include "support/threads.hpp"
 
 namespace cistern::test {
 namespace {
@@ -110,6 +112,17 @@ TEST_F(CudaMemory, HasAPoolOfTheProcessForEachKind) {
     for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed}) {
         EXPECT_EQ(default_pool(kind).memory().kind(), kind);
         EXPECT_EQ(default_pool(kind), default_pool(kind));
+    }
+}
+
+TEST_F(CudaMemory, HasOnePoolOfTheProcessForAllThreads) {
+    std::array<const Pool*, 4> pools{};
+
+    on_threads(pools.size(), [&](std::size_t i) { pools[i] = &default_pool(MemoryKind::device); });
+
+    EXPECT_THAT(pools, testing::Each(&default_pool(MemoryKind::device)));
+    for (const int number : {-1, 15, 16, 17}) {  // next to those that are found at once
+        EXPECT_THROW((void)default_pool(MemoryKind::device, number), InvalidArgument) << number;
     }
 }
 
