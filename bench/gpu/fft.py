@@ -145,6 +145,7 @@ def main():
                   f"(processes: {', '.join(f'{ms:.1f}' for ms in of_each)})")
     if arguments.phases:
         print_phases(rounds, arguments.steps)
+    runs["equal"] = same
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump(runs, file, indent=2)
