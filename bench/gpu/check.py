@@ -175,7 +175,7 @@ def fft(check):
     if not needs(check, "fft", "cupy"):
         return None
     check.run(sys.executable, HERE / "fft.py", "--rounds", 1, "--steps", 40)  # to warm the machine up
-    found = check.figures["fft"] = check.run_script("fft", "--rounds", 8, "--phases")
+    found = check.figures["fft"] = check.run_script("fft", "--rounds", 8)
     ours, theirs = found["cistern"], found["cupy"]
     for epoch in ("first_epoch", "last_epoch"):
         check.at_most(f"fft, {epoch.replace('_', ' ')}: step x CuPy's",
@@ -183,6 +183,10 @@ def fft(check):
     live = ours["used_bytes"]
     check.at_most("fft: held / live", ours["held_bytes"] / live, theirs["held_bytes"] / live, "{:.3f}")
     check.row("fft: results", "compared", "equal to CuPy's", found["equal"])
+
+
+def phases(check):
+    check.figures["phases"] = check.run_script("fft", "--rounds", 4, "--phases")
 
 
 def training(check, model):
@@ -209,17 +213,20 @@ def peers(check):
 PARTS = {"tests": tests, "pairs": pairs, "pinned": pinned, "streams": streams, "crossing": crossing, "traces": traces,
          "fft": fft, "transformer": lambda check: training(check, "transformer"),
          "resnet": lambda check: training(check, "resnet"), "peers": peers}
+MORE = {"phases": phases}  # where the time of an FFT step goes
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", metavar="PART", nargs="*", help=f"those to run, all without: {', '.join(PARTS)}")
+    known = {**PARTS, **MORE}
+    parser.add_argument("parts", metavar="PART", nargs="*",
+                        help=f"those to run; {', '.join(PARTS)} without; there is also {', '.join(MORE)}")
     parser.add_argument("--folder", type=Path, default=TREE / "build/gpu", help="made by ./dev gpu (default build/gpu)")
     parser.add_argument("--json", help="write all figures to this file")
     arguments = parser.parse_args()
-    unknown = [part for part in arguments.parts if part not in PARTS]
+    unknown = [part for part in arguments.parts if part not in known]
     if unknown:
-        parser.error(f"no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
+        parser.error(f"no part {unknown[0]!r}; there are: {', '.join(known)}")
     if not (arguments.folder / "cistern_cuda").exists():
         parser.error(f"{arguments.folder} has no programs: run ./dev gpu first")
     check = Check(arguments.folder.resolve(), arguments.json)
@@ -227,7 +234,7 @@ def main():
         begin = time.monotonic()
         print(f"{part} ...", flush=True)
         try:
-            PARTS[part](check)
+            known[part](check)
         except Exception as error:  # the other parts count all the same
             check.row(part, f"{type(error).__name__}: {error}", "to end", False)
         print(f"  {time.monotonic() - begin:.0f} s")
