@@ -134,16 +134,40 @@ CoreFront& open_lane(const Pool& pool, std::uint64_t id, void* stream) {
     return *lanes.back().lane;
 }
 
+[[gnu::noinline]] Buffer acquire_on_other(const Pool& pool, std::size_t bytes, void* stream) {
+    const StreamInfo info = order_of(pool.memory()).look_at(stream);
+    if (info.capture == 0) return Interop::lend(open_lane(pool, info.id, stream), bytes);
+    const std::shared_ptr<CoreFront> lane = Interop::open_any(pool, stream);
+    return Interop::lend(*lane, bytes);
+}
+
+/// Says that a stream works with a buffer which another one's order has.
+[[gnu::noinline]] void use_on_other(Buffer& buffer, void* stream) noexcept {
+    const auto* const order = dynamic_cast<const StreamOrder*>(buffer.memory().source().get());
+    if (order == nullptr) return;
+    StreamInfo user{.fleeting = true};  // some stream
+    try {
+        user = fleeting(buffer.memory(), stream);
+    } catch (const InvalidArgument&) {  // another device's
+        cuda::wait_for(stream);
+    } catch (const std::exception&) {  // its capture has failed
+    }
+    try {
+        Core::mark_used(buffer, user);
+    } catch (const std::bad_alloc&) {
+        (void)order->wait_for_all();
+    }
+}
+
 }  // namespace
+
+// What hooks call for each array is short here; all else is out of line.
 
 Buffer acquire_on_any(const Pool& pool, std::size_t bytes, void* stream) {
     if (cuda::is_legacy(stream)) {  // which is never captured, and never gone: nothing to ask for
         if (CoreFront* const lane = Interop::by_default(pool)) return Interop::lend(*lane, bytes);
     }
-    const StreamInfo info = order_of(pool.memory()).look_at(stream);
-    if (info.capture == 0) return Interop::lend(open_lane(pool, info.id, stream), bytes);
-    const std::shared_ptr<CoreFront> lane = Interop::open_any(pool, stream);
-    return Interop::lend(*lane, bytes);
+    return acquire_on_other(pool, bytes, stream);
 }
 
 void* allocate_on(const Pool& pool, std::size_t bytes, std::size_t alignment, void* stream) {
@@ -179,21 +203,7 @@ bool deallocate_on(void* data, void* stream) noexcept {
     Buffer buffer = recall(data);
     if (buffer.empty()) return false;
     // Each thread's default stream has the same handle.
-    if (!cuda::is_per_thread(stream) && Core::lent_on(buffer, stream)) return true;
-    const auto* const order = dynamic_cast<const StreamOrder*>(buffer.memory().source().get());
-    if (order == nullptr) return true;
-    StreamInfo user{.fleeting = true};  // some stream
-    try {
-        user = fleeting(buffer.memory(), stream);
-    } catch (const InvalidArgument&) {  // another device's
-        cuda::wait_for(stream);
-    } catch (const std::exception&) {  // its capture has failed
-    }
-    try {
-        Core::mark_used(buffer, user);
-    } catch (const std::bad_alloc&) {
-        (void)order->wait_for_all();
-    }
+    if (cuda::is_per_thread(stream) || !Core::lent_on(buffer, stream)) use_on_other(buffer, stream);
     return true;
 }
 
