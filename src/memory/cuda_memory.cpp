@@ -106,6 +106,11 @@ public:
         }
         return part;
     }
+    [[nodiscard]] std::size_t count(const std::byte* begin, std::size_t bytes) const noexcept {
+        std::size_t segments = 0;
+        for_each_touching(begin, bytes, [&](const std::byte*, std::size_t, Of) { ++segments; });
+        return segments;
+    }
     /// Calls f(begin, bytes, of) for the segments that a part touches.
     template <class F>
     void for_each_touching(const std::byte* begin, std::size_t bytes, F f) const {
@@ -202,6 +207,10 @@ public:
     [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end,
                                        std::size_t enough) const noexcept override {
         return segments_.within(begin, end, enough);
+    }
+    [[nodiscard]] std::size_t segments_in(const std::byte* begin,
+                                          std::size_t bytes) const noexcept override {
+        return segments_.count(begin, bytes);
     }
 
     [[nodiscard]] bool moves() const noexcept override { return true; }
@@ -453,6 +462,10 @@ public:
     [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end,
                                        std::size_t enough) const noexcept override {
         return segments_.within(begin, end, enough);
+    }
+    [[nodiscard]] std::size_t segments_in(const std::byte* begin,
+                                          std::size_t bytes) const noexcept override {
+        return segments_.count(begin, bytes);
     }
 
     [[nodiscard]] bool moves() const noexcept override { return false; }

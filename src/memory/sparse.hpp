@@ -67,6 +67,10 @@ public:
     /// Whether bytes of two segments cannot be used as one.
     [[nodiscard]] virtual bool seams() const noexcept = 0;
 
+    /// Returns how many segments lie in a part.
+    [[nodiscard]] virtual std::size_t segments_in(const std::byte* begin,
+                                                  std::size_t bytes) const noexcept = 0;
+
     static constexpr std::size_t all = SIZE_MAX;
     /// Returns from where to where the last segments lie that are wholly in [begin, end), as few as make up `enough`
     /// bytes, or all; empty if none does. Makes no call to the driver.

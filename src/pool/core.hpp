@@ -169,14 +169,21 @@ Block* remove_fitting(detail::Rack& rack, std::size_t last) noexcept;
 class Credit {
 public:
     void earn(std::uint64_t acquires, std::uint64_t most) noexcept {
-        left_ = std::min(most, left_ + (acquires - seen_));
+        const std::uint64_t earned = acquires - seen_, settled = std::min(owed_, earned);
+        owed_ -= settled;
+        left_ = std::min(most, left_ + (earned - settled));
         seen_ = acquires;
     }
     [[nodiscard]] bool covers(std::uint64_t price) const noexcept { return left_ >= price; }
     void pay(std::uint64_t price) noexcept { left_ -= std::min(left_, price); }
+    /// The same; what is missing has to be earned before anything is left again.
+    void pay_in_full(std::uint64_t price) noexcept {
+        owed_ += price - std::min(left_, price);
+        pay(price);
+    }
 
 private:
-    std::uint64_t left_ = no_limit / 2, seen_ = 0;
+    std::uint64_t left_ = no_limit / 2, owed_ = 0, seen_ = 0;
 };
 
 /// What all magazines and the pool's own accounts add up to.
@@ -402,6 +409,7 @@ private:
 
     // mapped.cpp: to and from a driver
     Arena::Taken move_and_map(Lane& lane, std::size_t size, Lock& lock);
+    [[nodiscard]] std::size_t segments_in(const Arena::Leaving& blocks) const noexcept;
     void mark_old_places(Lane& lane, Lock& lock) noexcept;
     void clear_old_places(std::uint64_t bytes, Lock& lock) noexcept;
     void leave_old_places() noexcept;

@@ -21,7 +21,10 @@ namespace cistern {
 
 namespace {
 
-constexpr std::uint64_t acquires_per_segment_move = 256;
+// A program of few and large requests could move as much with each, for ever. So a move is paid for by acquires, and
+// where they have not paid the pool grows instead, until it holds this part more than was lent at most.
+constexpr std::uint64_t acquires_per_move = 256, acquires_per_segment = 32;
+constexpr std::uint64_t unpaid_beyond = 4;
 constexpr std::size_t spares_for_moving = 16;  // descriptors
 // Unmapping takes half as long as the move did. So old places stay until they have more bytes than the first two allow;
 // then those go that no stream uses. Beyond the third all go, and the host waits.
@@ -100,8 +103,13 @@ Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
     if (held_ + size <= held_peak_ || lane.captured()) return nothing;  // a graph would keep them
     if (!may_fit(size)) return nothing;
     earn_moves();
-    if (!moves_.covers(acquires_per_segment_move)) return nothing;
     const bool moves = arena_->mapped()->moves();
+    if (!moves_.covers(acquires_per_move)) {
+        const std::uint64_t enough = lent_peak_ + lent_peak_ / unpaid_beyond;
+        if (!moves || held_ + size <= std::min<std::uint64_t>(enough, options_.max_bytes)) {
+            return nothing;
+        }
+    }
     // To wait would end a capture.
     if (!moves && !unlocked(lock, [&] { return streams_->may_mark_all(); })) return nothing;
     store_.reserve(spares_for_moving);
@@ -111,7 +119,9 @@ Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
         held_peak_, moves ? apart.blocks() : arena_->leaving());
     if (taken == 0) return nothing;
     held_ -= taken;
-    moves_.pay(acquires_per_segment_move);
+    moves_.pay_in_full(
+        std::max(acquires_per_move,
+                 acquires_per_segment * segments_in(moves ? apart.blocks() : arena_->leaving())));
     if (moves) {
         apart.follow(lock);
         if (apart.empty()) return nothing;
@@ -128,6 +138,15 @@ Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
     arena_->count_move(std::min(taken, size));
     see_off(lock);
     return nothing;
+}
+
+std::size_t Core::segments_in(const Arena::Leaving& blocks) const noexcept {
+    std::size_t count = 0;
+    for (const Block* block = blocks.first(); block != nullptr;
+         block = Arena::Leaving::after(*block)) {
+        count += arena_->mapped()->segments_in(block->begin(), block->bytes);
+    }
+    return count;
 }
 
 std::size_t Core::Apart::bytes() const noexcept {

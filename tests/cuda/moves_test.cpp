@@ -143,6 +143,33 @@ struct Growing {
     }
 };
 
+/// Replaces one of five large buffers at random; almost nothing that is released fits the next request.
+struct Replacing {
+    Pool& pool;
+    std::mt19937 random{1};
+    std::vector<Buffer> buffers{5};
+
+    void replace(std::size_t times) {
+        for (; times != 0; --times) {
+            Buffer& one = buffers[random() % buffers.size()];
+            one.release();
+            one = pool.acquire(20_MiB + random() % (40_MiB));
+        }
+    }
+};
+
+TEST_F(MovedCalls, SegmentsStayWherePoolsMayGrowInsteadButThatIsNotForEver) {
+    Pool pool{Memory::device()};
+    Replacing buffers{pool};
+    buffers.replace(200);
+    EXPECT_GT(pool.stats().moves, 20u) << "a program that has just begun has many to spend";
+    EXPECT_LT(pool.stats().held_bytes.peak, pool.stats().lent_bytes.peak * 12 / 10);
+
+    buffers.replace(3000);
+
+    EXPECT_LT(pool.stats().held_bytes.peak, pool.stats().lent_bytes.peak * 15 / 10);
+}
+
 TEST_F(MovedCalls, OldPlacesAreLeftOneAfterTheOtherIfThereAreMany) {
     const std::size_t used = in_use();
     Pool pool{Memory::device()};
