@@ -91,7 +91,8 @@ public:
             f(node.key(), node.mapped().bytes, node.mapped().of);
         }
     }
-    [[nodiscard]] Part within(std::byte* begin, std::byte* end, std::size_t enough) const noexcept {
+    [[nodiscard]] Part within(std::byte* begin, std::byte* end, std::size_t enough,
+                              std::size_t most) const noexcept {
         const std::scoped_lock hold(lock_);
         Part part;
         std::size_t bytes = 0;
@@ -100,6 +101,7 @@ public:
             std::byte* const segment_end = it->first + it->second.bytes;
             if (it->first < begin) break;
             if (segment_end > end) continue;
+            if (it->second.bytes > most - bytes) break;
             if (part.end == nullptr) part.end = segment_end;
             part.begin = it->first;
             bytes += it->second.bytes;
@@ -204,9 +206,9 @@ public:
     [[nodiscard]] std::size_t growth(std::size_t bytes, std::size_t held) const noexcept override {
         return growth_for(bytes, held);
     }
-    [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end,
-                                       std::size_t enough) const noexcept override {
-        return segments_.within(begin, end, enough);
+    [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end, std::size_t enough,
+                                       std::size_t most) const noexcept override {
+        return segments_.within(begin, end, enough, most);
     }
     [[nodiscard]] std::size_t segments_in(const std::byte* begin,
                                           std::size_t bytes) const noexcept override {
@@ -459,9 +461,9 @@ public:
     [[nodiscard]] std::size_t growth(std::size_t bytes, std::size_t held) const noexcept override {
         return growth_for(bytes, held);
     }
-    [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end,
-                                       std::size_t enough) const noexcept override {
-        return segments_.within(begin, end, enough);
+    [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end, std::size_t enough,
+                                       std::size_t most) const noexcept override {
+        return segments_.within(begin, end, enough, most);
     }
     [[nodiscard]] std::size_t segments_in(const std::byte* begin,
                                           std::size_t bytes) const noexcept override {

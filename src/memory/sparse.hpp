@@ -73,9 +73,9 @@ public:
 
     static constexpr std::size_t all = SIZE_MAX;
     /// Returns from where to where the last segments lie that are wholly in [begin, end), as few as make up `enough`
-    /// bytes, or all; empty if none does. Makes no call to the driver.
-    [[nodiscard]] virtual Part segments_within(std::byte* begin, std::byte* end,
-                                               std::size_t enough) const noexcept = 0;
+    /// bytes, or all, but no more than `most` bytes; empty if there are none. Makes no call to the driver.
+    [[nodiscard]] virtual Part segments_within(std::byte* begin, std::byte* end, std::size_t enough,
+                                               std::size_t most) const noexcept = 0;
 
     bool commit(void*, std::size_t) noexcept final { return false; }
     void decommit(void*, std::size_t, void*, std::size_t) noexcept final {}

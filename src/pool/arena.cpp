@@ -30,8 +30,8 @@ Arena::~Arena() {
             mark_defined(range.data, static_cast<std::size_t>(range.used_end - range.data));
         }
         if (mapped_ != nullptr) {
-            const auto [begin, end] =
-                mapped_->segments_within(range.data, range.data + range.bytes, MappedSource::all);
+            const auto [begin, end] = mapped_->segments_within(
+                range.data, range.data + range.bytes, MappedSource::all, MappedSource::all);
             if (begin != end) mapped_->unmap(begin, static_cast<std::size_t>(end - begin));
         }
         source_.unreserve(range.data, range.bytes);

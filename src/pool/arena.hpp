@@ -256,9 +256,10 @@ private:
     Block& join_hollow(Block& block) noexcept;
     [[nodiscard]] std::size_t growth_at(const Place& place, std::size_t held) const noexcept;
     struct Choice {
-        std::size_t too_many;         // beyond what is wanted
-        Place spared = {};            // its neighbours stay
-        const Holes* only = nullptr;  // of all, if null
+        std::size_t too_many;             // beyond what is wanted
+        Place spared = {};                // its neighbours stay,
+        std::byte* spared_end = nullptr;  // of the one after it what comes before this
+        const Holes* only = nullptr;      // of all, if null
     };
     std::size_t take_segments(std::size_t bytes, const Choice& choice, Leaving& into) noexcept;
     [[nodiscard]] Place best_place(const Holes& holes, std::size_t bytes) const noexcept;

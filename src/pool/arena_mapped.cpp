@@ -122,7 +122,7 @@ Block* Arena::part_with(Block& block) noexcept {
     block.backed = true;
     Block* hole = &join_hollow(block);
     const auto [begin, end] =
-        mapped_->segments_within(hole->begin(), hole->end(), MappedSource::all);
+        mapped_->segments_within(hole->begin(), hole->end(), MappedSource::all, MappedSource::all);
     if (begin == end || store_.spares() < 2) {
         backed_.insert(*hole);
         return nullptr;
@@ -187,6 +187,10 @@ std::size_t Arena::take_segments_for(const Holes& holes, const Holes& settled, s
     if (held + growth <= peak) return 0;
     const std::size_t free = place.hollow != nullptr ? place.hollow->bytes - growth : SIZE_MAX;
     if (free != 0) place.after = nullptr;
+    if (place.after != nullptr) {  // the block ends in it
+        const std::size_t lead = place.before != nullptr ? place.before->bytes : 0;
+        choice.spared_end = place.after->begin() + (bytes - lead - needed);
+    }
     if (!mapped_->moves()) return take_segments(growth, choice, into);
 
     // What moves stays, so it must be allowed to, and have a place there.
@@ -213,12 +217,15 @@ std::size_t Arena::take_segments(std::size_t bytes, const Choice& choice, Leavin
     for (Block* hole = ages_.first(); hole != nullptr && taken < bytes;) {
         Block& victim = *hole;
         hole = Ages::after(*hole);
-        if (&victim == choice.spared.before || &victim == choice.spared.after) continue;
+        if (&victim == choice.spared.before) continue;
         if (choice.only != nullptr && victim.holes != choice.only) continue;
         const std::size_t wanted = bytes - taken;
-        const auto [begin, end] = mapped_->segments_within(victim.begin(), victim.end(), wanted);
+        std::byte* const first =
+            &victim == choice.spared.after ? choice.spared_end : victim.begin();
+        const std::size_t most = wanted + std::min(choice.too_many, MappedSource::all - wanted);
+        const auto [begin, end] = mapped_->segments_within(first, victim.end(), wanted, most);
         const auto part = static_cast<std::size_t>(end - begin);
-        if (part == 0 || (part > wanted && part - wanted > choice.too_many)) continue;
+        if (part == 0) continue;
         if (part != victim.bytes && store_.spares() < 2) break;
         Block& segments = cut(victim, begin, end);
         segments.state = BlockState::leaving;
