@@ -170,7 +170,7 @@ class Credit {
 public:
     void earn(std::uint64_t acquires, std::uint64_t most) noexcept {
         const std::uint64_t earned = acquires - seen_, settled = std::min(owed_, earned);
-        owed_ -= settled;
+        owed_ = std::min(owed_ - settled, most);
         left_ = std::min(most, left_ + (earned - settled));
         seen_ = acquires;
     }
@@ -303,6 +303,7 @@ private:
         [[nodiscard]] bool empty() const noexcept { return blocks_.empty(); }
         [[nodiscard]] std::size_t bytes() const noexcept;
         [[nodiscard]] std::vector<MappedSource::Part> parts() const;
+        [[nodiscard]] std::size_t segments() const noexcept;
         void follow(Lock& lock);
         std::size_t arrived() noexcept;
 
@@ -409,7 +410,6 @@ private:
 
     // mapped.cpp: to and from a driver
     Arena::Taken move_and_map(Lane& lane, std::size_t size, Lock& lock);
-    [[nodiscard]] std::size_t segments_in(const Arena::Leaving& blocks) const noexcept;
     void mark_old_places(Lane& lane, Lock& lock) noexcept;
     void clear_old_places(std::uint64_t bytes, Lock& lock) noexcept;
     void leave_old_places() noexcept;

@@ -199,7 +199,8 @@ bool Core::gather(Lane& lane, Lock& lock) {
     bool refused = false;  // a mark of all; it would be again
     if (!splits_) return any;
     for (Lane* other = lanes_.first(); other != nullptr; other = Lanes::after(*other)) {
-        if (other == &lane || other->empty() || (refused && other->needs_all())) continue;
+        if (other == &lane || other->empty() || (other->captured() && other->open)) continue;
+        if (refused && other->needs_all()) continue;
         const std::uint64_t order = order_;
         const Busy busy(*other);
         if (!join(*other, lane, lock)) {

@@ -119,34 +119,28 @@ Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
         held_peak_, moves ? apart.blocks() : arena_->leaving());
     if (taken == 0) return nothing;
     held_ -= taken;
-    moves_.pay_in_full(
-        std::max(acquires_per_move,
-                 acquires_per_segment * segments_in(moves ? apart.blocks() : arena_->leaving())));
-    if (moves) {
-        apart.follow(lock);
-        if (apart.empty()) return nothing;
-        const Arena::Taken grown = map_more(lane, size, room().bytes(), 0, apart, lock);
-        if (apart.empty()) {
-            const std::uint64_t range = arena_->mapped()->range_bytes(1);
-            const bool many =
-                old_place_bytes_ > std::min(few_over_held * held_, range / few_of_range);
-            if (many) clear_old_places(2 * taken, lock);  // which asks for the last mark
-            mark_old_places(lane, lock);
-        }
+    if (!moves) {
+        moves_.pay(acquires_per_move);
+        arena_->count_move(std::min(taken, size));
+        see_off(lock);
+        return nothing;
+    }
+    apart.follow(lock);
+    const std::uint64_t price =
+        std::max(acquires_per_move, acquires_per_segment * apart.segments());
+    Arena::Taken grown = nothing;
+    if (!apart.empty()) grown = map_more(lane, size, room().bytes(), 0, apart, lock);
+    if (grown.outcome != Arena::Outcome::done) {
+        moves_.pay(acquires_per_move);  // not to try each time
         return grown;
     }
-    arena_->count_move(std::min(taken, size));
-    see_off(lock);
-    return nothing;
-}
-
-std::size_t Core::segments_in(const Arena::Leaving& blocks) const noexcept {
-    std::size_t count = 0;
-    for (const Block* block = blocks.first(); block != nullptr;
-         block = Arena::Leaving::after(*block)) {
-        count += arena_->mapped()->segments_in(block->begin(), block->bytes);
-    }
-    return count;
+    if (!apart.empty()) return grown;  // others had left enough mapped
+    moves_.pay_in_full(price);
+    const std::uint64_t range = arena_->mapped()->range_bytes(1);
+    const bool many = old_place_bytes_ > std::min(few_over_held * held_, range / few_of_range);
+    if (many) clear_old_places(2 * taken, lock);  // which asks for the last mark
+    mark_old_places(lane, lock);
+    return grown;
 }
 
 std::size_t Core::Apart::bytes() const noexcept {
@@ -165,6 +159,15 @@ std::vector<MappedSource::Part> Core::Apart::parts() const {
         parts.push_back({block->begin(), block->end()});
     }
     return parts;
+}
+
+std::size_t Core::Apart::segments() const noexcept {
+    std::size_t count = 0;
+    for (const Block* block = blocks_.first(); block != nullptr;
+         block = Arena::Leaving::after(*block)) {
+        count += core_.arena_->mapped()->segments_in(block->begin(), block->bytes);
+    }
+    return count;
 }
 
 /// Has the lane wait for whoever used them. Those that it cannot wait for become idle again.
