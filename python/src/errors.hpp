@@ -2,6 +2,8 @@
 // From C++ exceptions to the classes of cistern.errors, for functions that call CPython directly.
 
 #include <Python.h>
+#include <cxxabi.h>
+#include <unistd.h>
 
 namespace cistern::python {
 
@@ -16,6 +18,8 @@ template <class Result, class Body>
 Result guarded(Result failed, Body&& body) noexcept {
     try {
         return body();
+    } catch (const abi::__forced_unwind&) {  // the interpreter has ended, and this thread with it: as in WithoutGil
+        for (;;) pause();
     } catch (...) {
         set_error();
         return failed;

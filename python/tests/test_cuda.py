@@ -510,6 +510,34 @@ def test_cupys_allocator_asks_cupy_for_its_device_and_stream():
 
 
 @needs_device
+def test_a_thread_in_cupys_allocator_may_be_there_when_the_interpreter_ends():
+    run("""
+        import sys, threading, time, types
+        from cistern import _core
+        began = threading.Event()
+
+        class Late:
+            def __del__(self, sleep=time.sleep):
+                sleep(0.3)  # the interpreter has ended, and the thread asks for its lock
+
+        def current_stream():
+            began.set()
+            time.sleep(0.05)  # without the interpreter's lock
+            return types.SimpleNamespace(ptr=0)
+
+        _core.cupy_uses(lambda *arguments: arguments, lambda *arguments: arguments, lambda: 0, current_stream)
+
+        def work():
+            while True:
+                _core.cupy_malloc(8)
+
+        threading.Thread(target=work, daemon=True).start()
+        assert began.wait(10)
+        sys.late = Late()
+    """)
+
+
+@needs_device
 def test_numba_allocates_from_the_pool():
     pytest.importorskip("numba")
     run("""
