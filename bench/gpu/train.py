@@ -18,6 +18,7 @@ import json
 import os
 import statistics
 import sys
+from math import inf, isfinite
 
 from turns import mean_of_quickest, run_in_turns, timed
 
@@ -147,6 +148,10 @@ def train(arguments):
             "steps_ms": {"first": times[arguments.steps // 4:arguments.steps], "last": times[-arguments.steps:]}}
 
 
+def distance(loss, other):
+    return abs(loss - other) if isfinite(loss - other) else inf
+
+
 def run_all(arguments):
     results = []
     for model in [arguments.model] if arguments.model else MODELS:
@@ -162,7 +167,7 @@ def run_all(arguments):
         base = runs["torch"]
         for allocator, run in runs.items():
             losses = zip(base["losses"], *(each[allocator]["losses"] for each in rounds))
-            apart = [max(abs(loss - theirs) for loss in ours) for theirs, *ours in losses]
+            apart = [max(distance(loss, theirs) for loss in ours) for theirs, *ours in losses]
             furthest = max(apart)
             same = next((i for i, by in enumerate(apart) if by != 0), len(apart))
             row = {"model": model, "allocator": allocator, "last_loss": run["losses"][-1],
