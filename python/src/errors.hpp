@@ -18,9 +18,8 @@ template <class Result, class Body>
 Result guarded(Result failed, Body&& body) noexcept {
     try {
         return body();
-    } catch (
-        const abi::
-            __forced_unwind&) {  // the interpreter has ended, and this thread with it: as in WithoutGil
+    } catch (const abi::__forced_unwind&) {
+        // The interpreter has ended, and this thread is to; through C++ it cannot, as in WithoutGil.
         for (;;) pause();
     } catch (...) {
         set_error();
