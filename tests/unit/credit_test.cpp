@@ -1,8 +1,8 @@
 // What acquires earn, and what moves, joins and crossings cost.
 
-#include <gtest/gtest.h>
+#include "pool/credit.hpp"
 
-#include "pool/core.hpp"
+#include <gtest/gtest.h>
 
 namespace cistern::test {
 namespace {
