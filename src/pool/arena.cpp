@@ -267,7 +267,7 @@ Block& Arena::cut(Block& hole, std::byte* begin, std::byte* end) noexcept {
 // --- Growing ----------------------------------------------------------------------------------------
 
 /// Returns where `bytes` bytes need the fewest new ones: in the hollow hole that fits best, or beside
-/// the largest idle hole. No hollow hole: there is no such place.
+/// one of the largest idle holes. No hollow hole: there is no such place.
 Arena::Place Arena::best_place(const Holes& holes, std::size_t bytes) const noexcept {
     const bool seams = mapped_ != nullptr && mapped_->seams();
     const auto idle = [&](Block* block, std::size_t below) {
@@ -288,9 +288,12 @@ Arena::Place Arena::best_place(const Holes& holes, std::size_t bytes) const noex
         if (best.hollow == nullptr || place.hollow_bytes() < best.hollow_bytes()) best = place;
     };
     consider(hollow_.find(bytes, few_looks));
-    if (Block* const largest = holes.bins[is_small(bytes) ? 1 : 0].largest(); largest != nullptr) {
-        consider(largest->after);
-        consider(largest->before);
+    const Bins& bins = holes.bins[is_small(bytes) ? 1 : 0];
+    std::size_t looks = few_looks;
+    for (Block* hole = bins.largest(); hole != nullptr && looks > 0;
+         hole = bins.after(*hole), --looks) {
+        consider(hole->after);
+        consider(hole->before);
     }
     return best;
 }
@@ -334,6 +337,8 @@ void Arena::plan_moves(Plan& plan, const Place& place, std::byte* begin, std::by
         return std::any_of(plan.moves.data(), plan.moves.data() + plan.count,
                            [hole](const Move& move) { return move.hole == hole; });
     };
+    const auto beyond = static_cast<std::size_t>(place.hollow->end() - place.backed_end);
+    const bool reaches_after = beyond < source_.move_step();  // the end may be rounded up to that
     std::byte* to = up(begin);
     std::byte* const to_end = down(end);
     std::size_t looks = 4 * most_moves;
@@ -342,7 +347,8 @@ void Arena::plan_moves(Plan& plan, const Place& place, std::byte* begin, std::by
         if (to >= to_end || plan.count == most_moves || hole->bytes < step) return;
         std::byte* const first = up(hole->begin());
         std::byte* const last = down(hole->end());
-        if (last <= first || hole == place.before || hole == place.after || planned(hole)) continue;
+        const bool of_place = hole == place.before || (hole == place.after && reaches_after);
+        if (last <= first || of_place || planned(hole)) continue;
         const std::size_t part = static_cast<std::size_t>(std::min(last - first, to_end - to));
         plan.moves[plan.count++] = {hole, last - part, to, part};
         plan.bytes += part;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cistern/pool.hpp"
 #include "memory/sparse.hpp"
 #include "pool/core.hpp"
 #include "support/choices.hpp"
@@ -127,6 +128,39 @@ TEST(Arena, CopiesWhatCannotMove) {
         work_at_random(Memory(source), std::max<std::uint64_t>(100, scaled(1000)), seed_or(4)), "");
 
     EXPECT_GT(source->refused, 0u);
+}
+
+TEST(Arena, GrowsBesideASmallerHoleWhereThatNeedsFewerBytes) {
+    Pool pool{Memory::simulated()};
+    Buffer largest = pool.acquire(64_MiB);
+    const Buffer after_largest = pool.acquire(2_MiB);
+    Buffer smaller = pool.acquire(60_MiB), gap = pool.acquire(20_MiB);
+    const Buffer after_gap = pool.acquire(2_MiB);
+    gap.release();
+    pool.trim(0);
+    largest.release();
+    smaller.release();
+
+    const Buffer larger_than_both = pool.acquire(70_MiB);
+
+    EXPECT_EQ(pool.stats().moves, 1u);
+    EXPECT_LE(pool.stats().moved_bytes, 12_MiB) << "the gap needs ten";
+}
+
+TEST(Arena, MovesPagesOutOfTheNextHoleIfTheBlockEndsBeforeIt) {
+    Pool pool{Memory::simulated()};
+    Buffer lead = pool.acquire(2_MiB), gap = pool.acquire(66_MiB), next = pool.acquire(64_MiB);
+    const Buffer after_next = pool.acquire(2_MiB);
+    gap.release();
+    pool.trim(0);
+    lead.release();
+    next.release();
+    const std::uint64_t held = pool.stats().held_bytes.now;
+
+    const Buffer in_the_gap = pool.acquire(65_MiB);
+
+    EXPECT_GE(pool.stats().moved_bytes, 60_MiB);
+    EXPECT_LE(pool.stats().held_bytes.now, held + 4_MiB);
 }
 
 }  // namespace cistern::test
