@@ -196,27 +196,22 @@ def fft(check):
         return check.left_out("fft", "no build/gpu/python")
     if not needs(check, "fft", "cupy"):
         return None
-    check.run(sys.executable, HERE / "fft.py", "--rounds", 1, "--steps", 40)  # to warm the machine up
-    found = check.figures["fft"] = check.run_script("fft", "--rounds", 8)
-    ours, theirs = found["cistern"], found["cupy"]
+    found = check.figures["fft"] = check.run_script("fft")
     for epoch in ("first_epoch", "last_epoch"):
-        check.at_most(f"fft, {epoch.replace('_', ' ')}: step x CuPy's",
-                      ours[epoch]["step_ms"] / theirs[epoch]["step_ms"], 1.02, "{:.3f}")
-    live = ours["used_bytes"]
-    check.at_most("fft: held / live", ours["held_bytes"] / live, theirs["held_bytes"] / live, "{:.3f}")
+        check.row(f"  {epoch.replace('_', ' ')}: step x CuPy's", f"{found[epoch]['over_cupy']:.3f}")
+    check.at_most("fft: step x CuPy's", found["both_epochs"]["over_cupy"], 1.02, "{:.3f}")
+    held = found["held_over_live"]
+    check.at_most("fft: held / live", held["cistern"], held["cupy"], "{:.3f}")
     check.row("fft: results", "compared", "equal to CuPy's", found["equal"])
-
-
-def phases(check):
-    check.figures["phases"] = check.run_script("fft", "--rounds", 4, "--phases")
 
 
 def training(check, model):
     if not needs(check, model, "torch", *(["torchvision"] if model == "resnet" else [])):
         return
-    found = check.figures[model] = check.run_script("train", "--model", model, "--rounds", 3, "--library",
+    found = check.figures[model] = check.run_script("train", "--model", model, "--library",
                                                     check.folder / "libcistern.so")
     ours, expandable = (next(row for row in found if row["allocator"] == name) for name in ("cistern", "expandable"))
+    check.row("  at the start: step x expandable", f"{ours['start']['over_expandable']:.3f}")
     for epoch in ("first_epoch", "last_epoch"):
         check.at_most(f"{model}, {epoch.replace('_', ' ')}: step x expandable", ours[epoch]["over_expandable"], 1.02,
                       "{:.3f}")
@@ -236,20 +231,16 @@ def peers(check):
 PARTS = {"tests": tests, "pairs": pairs, "pinned": pinned, "streams": streams, "crossing": crossing, "traces": traces,
          "fft": fft, "transformer": lambda check: training(check, "transformer"),
          "resnet": lambda check: training(check, "resnet"), "peers": peers}
-MORE = {"phases": phases}  # where the time of an FFT step goes
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = {**PARTS, **MORE}
     parser.add_argument("parts", metavar="PART", nargs="*",
-                        help=f"those to run; {', '.join(PARTS)} without; there is also {', '.join(MORE)}")
+                        help=f"those to run (default all): {', '.join(PARTS)}")
     parser.add_argument("--folder", type=Path, default=TREE / "build/gpu", help="made by ./dev gpu (default build/gpu)")
     parser.add_argument("--json", help="write all figures to this file")
     arguments = parser.parse_args()
-    unknown = [part for part in arguments.parts if part not in known]
+    unknown = [part for part in arguments.parts if part not in PARTS]
     if unknown:
-        parser.error(f"no part {unknown[0]!r}; there are: {', '.join(known)}")
+        parser.error(f"no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
     if not (arguments.folder / "cistern_cuda").exists():
         parser.error(f"{arguments.folder} has no programs: run ./dev gpu first")
     check = Check(arguments.folder.resolve(), arguments.json)
@@ -259,7 +250,7 @@ def main():
         begin = time.monotonic()
         print(f"{part} ...", flush=True)
         try:
-            known[part](check)
+            PARTS[part](check)
         except Exception as error:  # the other parts count all the same
             check.row(part, f"{type(error).__name__}: {error}", "to end", False)
         print(f"  {time.monotonic() - begin:.0f} s")

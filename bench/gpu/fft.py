@@ -1,154 +1,136 @@
 """A CuPy program with changing shapes, on CuPy's own pool and on Cistern: results, memory, time.
 
-    python bench/gpu/fft.py [--json FILE] [--phases]
+    python bench/gpu/fft.py [--rounds N] [--json FILE]
 
-Filters random images of changing size in the frequency domain. Both allocators run the same program from
-the same seed, in processes that take steps in turn; of every step the quickest counts. In the first epoch both
-pools still grow; the last, with the same sizes, is timed by itself. --phases tells where a step's time goes, on the host
-and on the device; events between the phases make the steps a little longer.
+Filters random images of changing size in the frequency domain. A process takes each step with one allocator and then
+with the other, in turn who is first, because two processes differ by several per cent for reasons of their own. The
+libraries have seen all sizes before the clock runs; the pools begin empty. In the last epoch the sizes are those of the
+first. Each round is a process of its own, on one core; of every step the median of all rounds counts.
 """
 
 import argparse
 import itertools
 import json
+import os
 import statistics
+import subprocess
 import sys
 import time
 
-from turns import mean_of_quickest, run_in_turns, timed
-
 ALLOCATORS = ("cupy", "cistern")
 EPOCHS = ("first", "last")
-PHASES = ("random", "rfft2", "filter", "irfft2", "mean")
 
 
-class Phases:
-    """How long each phase of each step takes: the host until it has asked for it, and the device, in ms."""
-
-    def __init__(self):
-        self.host, self.device = [], []
-
-    def begin(self):
-        self.marks = []
-        self.end_of_phase()
-
-    def end_of_phase(self):
-        import cupy
-        event = cupy.cuda.Event()
-        event.record()
-        self.marks.append((time.perf_counter(), event))
-
-    def end(self):
-        import cupy
-        pairs = list(itertools.pairwise(self.marks))
-        self.host.append([(last - first) * 1e3 for (first, _), (last, _) in pairs])
-        self.device.append([cupy.cuda.get_elapsed_time(first, last) for (_, first), (_, last) in pairs])
-
-
-class NoPhases:
-    host, device = None, None
-
-    def begin(self):
-        pass
-
-    end_of_phase = end = begin
-
-
-def program(steps, phases):
-    import cupy
+def sizes(steps):
     import numpy
-
-    sizes = numpy.random.default_rng(3)
-    shapes = [(*map(int, sizes.integers(500, 3000, 2)), int(sizes.integers(1, 9))) for _ in range(steps)]
-    source = cupy.random.default_rng(4)
-    for n, m, batch in shapes * len(EPOCHS):
-        phases.begin()
-        image = source.random((batch, n, m), dtype=cupy.float32)
-        phases.end_of_phase()
-        spectrum = cupy.fft.rfft2(image)
-        phases.end_of_phase()
-        low = cupy.hypot(cupy.fft.fftfreq(n)[:, None], cupy.fft.rfftfreq(m)[None, :]) < 0.2
-        kept = spectrum * low
-        phases.end_of_phase()
-        smooth = cupy.fft.irfft2(kept, s=(n, m))
-        del kept
-        phases.end_of_phase()
-        mean = cupy.square(image - smooth).mean()
-        phases.end_of_phase()
-        result = float(mean)
-        phases.end()
-        yield result
+    random = numpy.random.default_rng(3)
+    return [(*map(int, random.integers(500, 3000, 2)), int(random.integers(1, 9))) for _ in range(steps)]
 
 
-def measure(allocator, steps, in_turns, with_phases):
+def step(source, n, m, batch):
+    import cupy
+    image = source.random((batch, n, m), dtype=cupy.float32)
+    spectrum = cupy.fft.rfft2(image)
+    low = cupy.hypot(cupy.fft.fftfreq(n)[:, None], cupy.fft.rfftfreq(m)[None, :]) < 0.2
+    kept = spectrum * low
+    smooth = cupy.fft.irfft2(kept, s=(n, m))
+    del kept
+    return float(cupy.square(image - smooth).mean())
+
+
+def warm_up(shapes):
+    """Has the libraries load what these sizes need, from a pool that ends here."""
+    import cupy
+    pool = cupy.cuda.MemoryPool()
+    with cupy.cuda.using_allocator(pool.malloc):
+        source = cupy.random.default_rng(4)
+        for shape in shapes:
+            step(source, *shape)
+        del source
+    pool.free_all_blocks()
+
+
+def one_round(number, steps):
     import cupy
 
-    if allocator == "cistern":
-        import cistern.cupy
-        cistern.cupy.enable()
+    import cistern.cupy
+
     cupy.fft.config.get_plan_cache().set_size(0)  # plans would keep their memory
-    phases = Phases() if with_phases else NoPhases()
-    results, times = timed(program(steps, phases), steps * len(EPOCHS), in_turns)
-    if allocator == "cistern":
-        stats = cistern.cupy.stats()
-        used, held = stats["lent_bytes"]["peak"], stats["held_bytes"]["peak"]
-    else:
-        pool = cupy.get_default_memory_pool()
-        used, held = None, pool.total_bytes()
-    return {"allocator": allocator, "results": results, "used_bytes": used, "held_bytes": held,
-            "steps_ms": {"first": times[steps // 4:steps], "last": times[steps:]},
-            "phases_ms": {"host": phases.host, "device": phases.device}}
+    shapes = sizes(steps)
+    warm_up(shapes)
+    pool = cupy.cuda.MemoryPool()
+    malloc = {"cupy": pool.malloc, "cistern": cistern.cupy.malloc}
+    sources = {}
+    for allocator in ALLOCATORS:
+        with cupy.cuda.using_allocator(malloc[allocator]):
+            sources[allocator] = cupy.random.default_rng(4)
+    times = {allocator: [] for allocator in ALLOCATORS}
+    results = {allocator: [] for allocator in ALLOCATORS}
+    for index, shape in enumerate(shapes * len(EPOCHS)):
+        first = (index + number) % len(ALLOCATORS)
+        for allocator in ALLOCATORS[first:] + ALLOCATORS[:first]:
+            with cupy.cuda.using_allocator(malloc[allocator]):
+                begin = time.perf_counter()
+                results[allocator].append(step(sources[allocator], *shape))
+                times[allocator].append((time.perf_counter() - begin) * 1e3)
+    stats = cistern.cupy.stats()
+    return {"times_ms": times, "equal": results["cupy"] == results["cistern"], "moves": stats["moves"],
+            "live_bytes": stats["lent_bytes"]["peak"],
+            "held_bytes": {"cupy": pool.total_bytes(), "cistern": stats["held_bytes"]["peak"]}}
 
 
-def print_phases(rounds, steps):
-    """What each phase takes on average, of every step the quickest of all rounds."""
-    for epoch, part in zip(EPOCHS, (slice(steps // 4, steps), slice(steps, None))):
-        for side in ("host", "device"):
-            for phase, name in enumerate(PHASES):
-                us = [mean_of_quickest([step[phase] for step in each[allocator]["phases_ms"][side][part]]
-                                       for each in rounds) * 1e3 for allocator in ALLOCATORS]
-                print(f"{epoch:<5} epoch, {side:<6} {name:<7} " +
-                      ", ".join(f"{allocator} {one:7.1f} us" for allocator, one in zip(ALLOCATORS, us)) +
-                      f": {us[-1] - us[0]:+6.1f}")
+def run_round(number, steps, core):
+    """Runs a round in a process of its own, which stays on one core."""
+    command = [sys.executable, __file__, "--steps", str(steps), "--round", str(number)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False,
+                           preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+    if ended.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{ended.stderr[-3000:]}")
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def compare(rounds, steps):
+    """What a step takes, on average, in each epoch and in both: of every one the median of all rounds."""
+    parts = {"first_epoch": slice(steps), "last_epoch": slice(steps, None), "both_epochs": slice(None)}
+    found = {}
+    for name, part in parts.items():
+        ms = {allocator: statistics.mean(map(statistics.median, zip(*(each["times_ms"][allocator][part]
+                                                                       for each in rounds))))
+              for allocator in ALLOCATORS}
+        of_each = [sum(each["times_ms"]["cistern"][part]) / sum(each["times_ms"]["cupy"][part]) for each in rounds]
+        found[name] = {"step_ms": ms, "over_cupy": ms["cistern"] / ms["cupy"], "over_cupy_of_each_round": of_each}
+    return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--allocator", choices=ALLOCATORS)
     parser.add_argument("--steps", type=int, default=120, help="in an epoch")
-    parser.add_argument("--rounds", type=int, default=4, help="processes for each")
-    parser.add_argument("--in-turns", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--phases", action="store_true", help="tell where a step's time goes")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--round", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--json", help="write the figures to this file")
     arguments = parser.parse_args()
-    if arguments.allocator:
-        print(json.dumps(measure(arguments.allocator, arguments.steps, arguments.in_turns, arguments.phases)))
+    if arguments.steps < 1 or arguments.rounds < 1:
+        parser.error(f"--steps {arguments.steps} --rounds {arguments.rounds}: at least 1 of each")
+    if arguments.round is not None:
+        print(json.dumps(one_round(arguments.round, arguments.steps)))
         return
-    commands = {allocator: [sys.executable, __file__, "--in-turns", "--allocator", allocator, "--steps",
-                            str(arguments.steps), *["--phases"] * arguments.phases] for allocator in ALLOCATORS}
-    rounds = run_in_turns(commands, arguments.steps * len(EPOCHS), arguments.rounds)
-    runs = rounds[0]
-    live = runs["cistern"]["used_bytes"]
-    same = all(each[allocator]["results"] == runs["cupy"]["results"] for each in rounds for allocator in ALLOCATORS)
-    for allocator, run in runs.items():
-        print(f"{allocator:<8} held {run['held_bytes'] / 2**20:7.0f} MiB = {run['held_bytes'] / live:.3f} x live")
-    print("results are", "equal" if same else "NOT equal")
-    for epoch in EPOCHS:
-        times = {allocator: [each[allocator]["steps_ms"][epoch] for each in rounds] for allocator in ALLOCATORS}
-        quickest = {allocator: mean_of_quickest(steps) for allocator, steps in times.items()}
-        for allocator, steps in times.items():
-            of_each = [statistics.mean(each) for each in steps]
-            runs[allocator][f"{epoch}_epoch"] = {"step_ms": quickest[allocator], "step_ms_of_each_process": of_each,
-                                                 "steps_ms": steps}
-            print(f"step in the {epoch:<5} epoch, {allocator:<8} {quickest[allocator]:.3f} ms = "
-                  f"{quickest[allocator] / quickest['cupy']:.3f} x CuPy's "
-                  f"(processes: {', '.join(f'{ms:.1f}' for ms in of_each)})")
-    if arguments.phases:
-        print_phases(rounds, arguments.steps)
-    runs["equal"] = same
+    cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
+    rounds = [run_round(number, arguments.steps, next(cores)) for number in range(arguments.rounds)]
+    found = {"equal": all(each["equal"] for each in rounds), "live_bytes": rounds[0]["live_bytes"],
+             "held_over_live": {allocator: max(each["held_bytes"][allocator] / each["live_bytes"] for each in rounds)
+                                for allocator in ALLOCATORS},
+             **compare(rounds, arguments.steps), "rounds": rounds}
+    for allocator, held in found["held_over_live"].items():
+        print(f"{allocator:<8} held {held:.3f} x live")
+    print("results are", "equal" if found["equal"] else "NOT equal")
+    for epochs in ("first_epoch", "last_epoch", "both_epochs"):
+        part = found[epochs]
+        print(f"step in {epochs.replace('_', ' '):<11}: cupy {part['step_ms']['cupy']:.3f} ms, cistern "
+              f"{part['step_ms']['cistern']:.3f} ms = {part['over_cupy']:.4f} x "
+              f"(rounds: {', '.join(f'{ratio:.3f}' for ratio in part['over_cupy_of_each_round'])})")
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump(runs, file, indent=2)
+            json.dump(found, file, indent=2)
 
 
 if __name__ == "__main__":

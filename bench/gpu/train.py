@@ -9,8 +9,8 @@ allocator sees the same program. The library is found by --library (libcistern.s
 package is used.
 
 Every step has another shape. In the first epoch most of a ResNet's step is cuDNN, which chooses kernels for a
-shape that it has not seen, and takes 10 ms more or less from process to process; so the second epoch, with the same
-shapes, is timed by itself.
+shape that it has not seen, and takes 10 ms more or less each time; so the second epoch, with the same shapes, is
+timed by itself, and so is the first quarter of the first one, when libraries load.
 """
 
 import argparse
@@ -20,11 +20,11 @@ import statistics
 import sys
 from math import inf, isfinite
 
-from turns import mean_of_quickest, run_in_turns, timed
+from turns import mean_of_medians, run_in_turns, timed
 
 ALLOCATORS = ("torch", "expandable", "cistern")
 MODELS = ("transformer", "resnet")
-EPOCHS = ("first", "last")
+PARTS = ("start", "first_epoch", "last_epoch")
 
 
 def hook(library):
@@ -131,7 +131,7 @@ def train(arguments):
     if arguments.record:
         torch.cuda.memory._record_memory_history(stacks="python", context=None, max_entries=10**7)
     next(steps)
-    count = arguments.steps * arguments.epochs
+    count, quarter = arguments.steps * arguments.epochs, arguments.steps // 4
     losses, times = timed(map(float, steps), count, arguments.in_turns)  # float() waits for the device
     if arguments.record:
         record(arguments.record, torch.cuda.memory._snapshot()["device_traces"][0])
@@ -145,7 +145,8 @@ def train(arguments):
     return {"allocator": arguments.allocator, "model": arguments.model, "losses": losses,
             "allocated_bytes": allocated, "reserved_bytes": reserved,
             "moves": moves, "moved_bytes": moved,
-            "steps_ms": {"first": times[arguments.steps // 4:arguments.steps], "last": times[-arguments.steps:]}}
+            "steps_ms": {"start": times[1:quarter], "first_epoch": times[quarter:arguments.steps],
+                         "last_epoch": times[-arguments.steps:]}}
 
 
 def distance(loss, other):
@@ -161,8 +162,8 @@ def run_all(arguments):
         if arguments.library is not None:
             commands["cistern"] += ["--library", arguments.library]
         rounds = run_in_turns(commands, arguments.steps * arguments.epochs, arguments.rounds)
-        times = {epoch: {allocator: [run[allocator]["steps_ms"][epoch] for run in rounds] for allocator in ALLOCATORS}
-                 for epoch in EPOCHS}
+        times = {part: {allocator: [run[allocator]["steps_ms"][part] for run in rounds] for allocator in ALLOCATORS}
+                 for part in PARTS}
         runs = rounds[0]
         base = runs["torch"]
         for allocator, run in runs.items():
@@ -179,15 +180,15 @@ def run_all(arguments):
             print(f"{model:<12} {allocator:<11} loss {row['last_loss']:.4f} ({same} equal, "
                   f"then differs {furthest:.1e}) reserved {row['reserved_bytes'] / 2**20:8.0f} MiB = "
                   f"{row['reserved_over_allocated']:.3f} x allocated")
-            for epoch in EPOCHS:
-                quickest = {each: mean_of_quickest(steps) for each, steps in times[epoch].items()}
-                of_each = [statistics.mean(steps) for steps in times[epoch][allocator]]
-                step = {"step_ms": quickest[allocator], "step_ms_of_each_process": of_each,
-                        "steps_ms": times[epoch][allocator],
-                        "over_torch": quickest[allocator] / quickest["torch"],
-                        "over_expandable": quickest[allocator] / quickest["expandable"]}
-                row[f"{epoch}_epoch"] = step
-                print(f"    step in the {epoch:<5} epoch {step['step_ms']:.2f} ms = {step['over_torch']:.3f} x torch, "
+            for part in PARTS:
+                medians = {each: mean_of_medians(steps) for each, steps in times[part].items()}
+                of_each = [statistics.mean(steps) for steps in times[part][allocator]]
+                step = {"step_ms": medians[allocator], "step_ms_of_each_process": of_each,
+                        "steps_ms": times[part][allocator],
+                        "over_torch": medians[allocator] / medians["torch"],
+                        "over_expandable": medians[allocator] / medians["expandable"]}
+                row[part] = step
+                print(f"    {part.replace('_', ' '):<11} step {step['step_ms']:.2f} ms = {step['over_torch']:.3f} x torch, "
                       f"{step['over_expandable']:.3f} x expandable "
                       f"(processes: {', '.join(f'{ms:.1f}' for ms in of_each)})", flush=True)
             results.append(row)
@@ -200,12 +201,14 @@ def main():
     parser.add_argument("--model", choices=MODELS)
     parser.add_argument("--steps", type=int, default=60, help="in an epoch")
     parser.add_argument("--epochs", type=int, default=2, help="at least 2")
-    parser.add_argument("--rounds", type=int, default=2, help="processes for each; of every step the quickest counts")
+    parser.add_argument("--rounds", type=int, default=3, help="processes for each; of every step the median counts")
     parser.add_argument("--in-turns", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--library", help="libcistern.so, instead of the installed package")
     parser.add_argument("--record", metavar="FILE", help="write a trace (gzip) of what PyTorch's own allocator did")
     parser.add_argument("--json", help="write the figures to this file")
     arguments = parser.parse_args()
+    if arguments.steps < 8:
+        parser.error(f"--steps {arguments.steps}: at least 8 are needed")
     if arguments.epochs < 2:
         parser.error(f"--epochs {arguments.epochs}: the first is for the libraries to warm up, at least 2 are needed")
     if arguments.allocator is not None:

@@ -34,12 +34,16 @@ def timed(steps, count, in_turns):
 class Worker:
     """A process that takes a step whenever it is told to, and prints its figures as JSON at last."""
 
-    def __init__(self, command, cores):
+    def __init__(self, command):
         self.command = command
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=self.errors, text=True,
-                                        preexec_fn=lambda: os.sched_setaffinity(0, cores))
+                                        stderr=self.errors, text=True)
+
+    def stay_on(self, core):
+        """Has all threads that it has, and those that they start, run on one core."""
+        for thread in os.listdir(f"/proc/{self.process.pid}/task"):
+            os.sched_setaffinity(int(thread), {core})
 
     def fail(self):
         self.errors.seek(0)
@@ -66,24 +70,23 @@ class Worker:
         return json.loads(lines[-1])
 
 
-CORES = 4  # for a process; those that wait for their turn need none
-
-
 def run_in_turns(commands, steps, rounds):
     """Runs all commands, given by name, at once, one step of each in turn, `rounds` times.
 
-    In a round all of them share the same few cores, so that what others do there slows all alike; the next
-    round has others. Returns the figures of each, for every round.
+    In a round all of them share one core: what else the machine does there slows all alike, and none has to
+    wait until a core wakes up. The next round has another one. Returns the figures of each, for every round.
     """
     cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
-    return [one_round(commands, steps, set(itertools.islice(cores, CORES))) for _ in range(rounds)]
+    return [one_round(commands, steps, next(cores)) for _ in range(rounds)]
 
 
-def one_round(commands, steps, cores):
-    workers = {name: Worker(command, cores) for name, command in commands.items()}
+def one_round(commands, steps, core):
+    workers = {name: Worker(command) for name, command in commands.items()}
     try:
         for worker in workers.values():
             worker.wait()
+        for worker in workers.values():
+            worker.stay_on(core)
         names = list(workers)
         for step in range(steps):
             first = step % len(names)
@@ -95,6 +98,6 @@ def one_round(commands, steps, cores):
             worker.process.kill()
 
 
-def mean_of_quickest(rounds):
-    """Each step's quickest of several rounds, on average: what else the machine did is not in it."""
-    return statistics.mean(min(step) for step in zip(*rounds))
+def mean_of_medians(rounds):
+    """What a step takes on average: of each the median of several rounds."""
+    return statistics.mean(statistics.median(step) for step in zip(*rounds))
