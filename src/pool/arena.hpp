@@ -259,9 +259,10 @@ private:
         std::size_t too_many;             // beyond what is wanted
         Place spared = {};                // its neighbours stay,
         std::byte* spared_end = nullptr;  // of the one after it what comes before this
-        const Holes* only = nullptr;      // of all, if null
     };
     std::size_t take_segments(std::size_t bytes, const Choice& choice, Leaving& into) noexcept;
+    std::size_t take_segments_of(Block& victim, std::size_t wanted, const Choice& choice,
+                                 Leaving& into) noexcept;
     [[nodiscard]] Place best_place(const Holes& holes, std::size_t bytes) const noexcept;
     [[nodiscard]] Plan plan_moves(Place& place, Moving moving) const noexcept;
     void plan_moves(Plan& plan, const Place& place, std::byte* begin, std::byte* end,

@@ -203,12 +203,18 @@ std::size_t Arena::take_segments_for(const Holes& holes, const Holes& settled, s
         // A small block would make its segments small ones' for good.
         if (is_small(bytes)) choice.too_many = std::min(choice.too_many, growth);
     }
+    // The largest holes first: their segments are large, and what is left of them still serves much.
     std::size_t taken = 0;
-    for (const Holes* const only : {&holes, &settled, static_cast<const Holes*>(nullptr)}) {
-        choice.only = only;
-        const bool may = only != nullptr || others;
-        if (may && taken < growth) taken += take_segments(growth - taken, choice, into);
+    for (const Holes* const from : {&holes, &settled}) {
+        for (const Bins& bins : from->bins) {
+            for (Block* hole = bins.largest(); hole != nullptr && taken < growth;) {
+                Block& victim = *hole;
+                hole = bins.after(*hole);
+                taken += take_segments_of(victim, growth - taken, choice, into);
+            }
+        }
     }
+    if (others && taken < growth) taken += take_segments(growth - taken, choice, into);
     return taken;
 }
 
@@ -217,22 +223,24 @@ std::size_t Arena::take_segments(std::size_t bytes, const Choice& choice, Leavin
     for (Block* hole = ages_.first(); hole != nullptr && taken < bytes;) {
         Block& victim = *hole;
         hole = Ages::after(*hole);
-        if (&victim == choice.spared.before) continue;
-        if (choice.only != nullptr && victim.holes != choice.only) continue;
-        const std::size_t wanted = bytes - taken;
-        std::byte* const first =
-            &victim == choice.spared.after ? choice.spared_end : victim.begin();
-        const std::size_t most = wanted + std::min(choice.too_many, MappedSource::all - wanted);
-        const auto [begin, end] = mapped_->segments_within(first, victim.end(), wanted, most);
-        const auto part = static_cast<std::size_t>(end - begin);
-        if (part == 0) continue;
-        if (part != victim.bytes && store_.spares() < 2) break;
-        Block& segments = cut(victim, begin, end);
-        segments.state = BlockState::leaving;
-        into.push_back(segments);
-        taken += part;
+        taken += take_segments_of(victim, bytes - taken, choice, into);
     }
     return taken;
+}
+
+/// Takes whole segments out of a hole, as many as make up `wanted` bytes if there are. Returns how many bytes.
+std::size_t Arena::take_segments_of(Block& victim, std::size_t wanted, const Choice& choice,
+                                    Leaving& into) noexcept {
+    if (&victim == choice.spared.before) return 0;
+    std::byte* const first = &victim == choice.spared.after ? choice.spared_end : victim.begin();
+    const std::size_t most = wanted + std::min(choice.too_many, MappedSource::all - wanted);
+    const auto [begin, end] = mapped_->segments_within(first, victim.end(), wanted, most);
+    const auto part = static_cast<std::size_t>(end - begin);
+    if (part == 0 || (part != victim.bytes && store_.spares() < 2)) return 0;
+    Block& segments = cut(victim, begin, end);
+    segments.state = BlockState::leaving;
+    into.push_back(segments);
+    return part;
 }
 
 }  // namespace cistern
