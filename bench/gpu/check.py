@@ -231,6 +231,8 @@ def peers(check):
 PARTS = {"tests": tests, "pairs": pairs, "pinned": pinned, "streams": streams, "crossing": crossing, "traces": traces,
          "fft": fft, "transformer": lambda check: training(check, "transformer"),
          "resnet": lambda check: training(check, "resnet"), "peers": peers}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", metavar="PART", nargs="*",
