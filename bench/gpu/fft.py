@@ -81,7 +81,7 @@ def one_round(number, steps):
 
 def run_round(number, steps, core):
     """Runs a round in a process of its own, which stays on one core."""
-    command = [sys.executable, __file__, "--steps", str(steps), "--round", str(number)]
+    command = [sys.executable, __file__, "--steps", str(steps), "--only-round", str(number)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False,
                            preexec_fn=lambda: os.sched_setaffinity(0, {core}))
     if ended.returncode != 0:
@@ -106,13 +106,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=120, help="in an epoch")
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--round", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--only-round", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--json", help="write the figures to this file")
     arguments = parser.parse_args()
     if arguments.steps < 1 or arguments.rounds < 1:
         parser.error(f"--steps {arguments.steps} --rounds {arguments.rounds}: at least 1 of each")
-    if arguments.round is not None:
-        print(json.dumps(one_round(arguments.round, arguments.steps)))
+    if arguments.only_round is not None:
+        print(json.dumps(one_round(arguments.only_round, arguments.steps)))
         return
     cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
     rounds = [run_round(number, arguments.steps, next(cores)) for number in range(arguments.rounds)]

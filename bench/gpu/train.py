@@ -10,7 +10,8 @@ package is used.
 
 Every step has another shape. In the first epoch most of a ResNet's step is cuDNN, which chooses kernels for a
 shape that it has not seen, and takes 10 ms more or less each time; so the second epoch, with the same shapes, is
-timed by itself, and so is the first quarter of the first one, when libraries load.
+timed by itself, and so is the first quarter of the first one, when libraries load. The very first step, which loads
+most of them, is in no figure.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """Processes that take the same steps in turn: what a step takes for each, on the same machine in the same second."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -42,8 +43,12 @@ class Worker:
 
     def stay_on(self, core):
         """Has all threads that it has, and those that they start, run on one core."""
-        for thread in os.listdir(f"/proc/{self.process.pid}/task"):
-            os.sched_setaffinity(int(thread), {core})
+        seen = set()
+        while new := set(os.listdir(f"/proc/{self.process.pid}/task")) - seen:  # that others started meanwhile
+            for thread in new:
+                with contextlib.suppress(ProcessLookupError):  # it has ended
+                    os.sched_setaffinity(int(thread), {core})
+            seen |= new
 
     def fail(self):
         self.errors.seek(0)
@@ -77,10 +82,10 @@ def run_in_turns(commands, steps, rounds):
     wait until a core wakes up. The next round has another one. Returns the figures of each, for every round.
     """
     cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
-    return [one_round(commands, steps, next(cores)) for _ in range(rounds)]
+    return [one_round(commands, steps, number, next(cores)) for number in range(rounds)]
 
 
-def one_round(commands, steps, core):
+def one_round(commands, steps, number, core):
     workers = {name: Worker(command) for name, command in commands.items()}
     try:
         for worker in workers.values():
@@ -89,7 +94,7 @@ def one_round(commands, steps, core):
             worker.stay_on(core)
         names = list(workers)
         for step in range(steps):
-            first = step % len(names)
+            first = (step + number) % len(names)
             for name in names[first:] + names[:first]:
                 workers[name].step()
         return {name: worker.figures() for name, worker in workers.items()}

@@ -263,6 +263,10 @@ private:
     std::size_t take_segments(std::size_t bytes, const Choice& choice, Leaving& into) noexcept;
     std::size_t take_segments_of(Block& victim, std::size_t wanted, const Choice& choice,
                                  Leaving& into) noexcept;
+    [[nodiscard]] Block* best_victim(const Holes& holes, const Holes& settled, std::size_t wanted,
+                                     const Choice& choice) const noexcept;
+    [[nodiscard]] MappedSource::Part segments_of(const Block& victim, std::size_t wanted,
+                                                 const Choice& choice) const noexcept;
     [[nodiscard]] Place best_place(const Holes& holes, std::size_t bytes) const noexcept;
     [[nodiscard]] Plan plan_moves(Place& place, Moving moving) const noexcept;
     void plan_moves(Plan& plan, const Place& place, std::byte* begin, std::byte* end,

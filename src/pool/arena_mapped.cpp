@@ -13,7 +13,8 @@ namespace cistern {
 
 namespace {
 
-constexpr std::size_t excess = 8;  // of what is held, this part may go beyond what is wanted
+constexpr std::size_t excess = 8;    // of what is held, this part may go beyond what is wanted
+constexpr std::size_t victims = 16;  // so many of the largest holes that have segments to give are compared
 
 }  // namespace
 
@@ -203,16 +204,13 @@ std::size_t Arena::take_segments_for(const Holes& holes, const Holes& settled, s
         // A small block would make its segments small ones' for good.
         if (is_small(bytes)) choice.too_many = std::min(choice.too_many, growth);
     }
-    // The largest holes first: their segments are large, and what is left of them still serves much.
     std::size_t taken = 0;
-    for (const Holes* const from : {&holes, &settled}) {
-        for (const Bins& bins : from->bins) {
-            for (Block* hole = bins.largest(); hole != nullptr && taken < growth;) {
-                Block& victim = *hole;
-                hole = bins.after(*hole);
-                taken += take_segments_of(victim, growth - taken, choice, into);
-            }
-        }
+    while (taken < growth) {
+        Block* const victim = best_victim(holes, settled, growth - taken, choice);
+        const std::size_t part =
+            victim != nullptr ? take_segments_of(*victim, growth - taken, choice, into) : 0;
+        if (part == 0) break;
+        taken += part;
     }
     if (others && taken < growth) taken += take_segments(growth - taken, choice, into);
     return taken;
@@ -228,13 +226,45 @@ std::size_t Arena::take_segments(std::size_t bytes, const Choice& choice, Leavin
     return taken;
 }
 
-/// Takes whole segments out of a hole, as many as make up `wanted` bytes if there are. Returns how many bytes.
-std::size_t Arena::take_segments_of(Block& victim, std::size_t wanted, const Choice& choice,
-                                    Leaving& into) noexcept {
-    if (&victim == choice.spared.before) return 0;
+/// Returns which of the largest holes has the largest segments to give, on average: each has its price, whatever
+/// its size. Null if none has any.
+Block* Arena::best_victim(const Holes& holes, const Holes& settled, std::size_t wanted,
+                          const Choice& choice) const noexcept {
+    Block* best = nullptr;
+    std::size_t best_mean = 0;
+    for (const Holes* const from : {&holes, &settled}) {
+        for (const Bins& bins : from->bins) {
+            std::size_t looks = victims;
+            for (Block* hole = bins.largest(); hole != nullptr && looks > 0;
+                 hole = bins.after(*hole)) {
+                const auto [begin, end] = segments_of(*hole, wanted, choice);
+                if (begin == end) continue;
+                --looks;
+                const auto bytes = static_cast<std::size_t>(end - begin);
+                const std::size_t mean = bytes / mapped_->segments_in(begin, bytes);
+                if (mean > best_mean) {
+                    best = hole;
+                    best_mean = mean;
+                }
+            }
+        }
+    }
+    return best;
+}
+
+/// Returns where whole segments lie in a hole, as many as make up `wanted` bytes if there are.
+MappedSource::Part Arena::segments_of(const Block& victim, std::size_t wanted,
+                                      const Choice& choice) const noexcept {
+    if (&victim == choice.spared.before) return {};
     std::byte* const first = &victim == choice.spared.after ? choice.spared_end : victim.begin();
     const std::size_t most = wanted + std::min(choice.too_many, MappedSource::all - wanted);
-    const auto [begin, end] = mapped_->segments_within(first, victim.end(), wanted, most);
+    return mapped_->segments_within(first, victim.end(), wanted, most);
+}
+
+/// Takes them out. Returns how many bytes.
+std::size_t Arena::take_segments_of(Block& victim, std::size_t wanted, const Choice& choice,
+                                    Leaving& into) noexcept {
+    const auto [begin, end] = segments_of(victim, wanted, choice);
     const auto part = static_cast<std::size_t>(end - begin);
     if (part == 0 || (part != victim.bytes && store_.spares() < 2)) return 0;
     Block& segments = cut(victim, begin, end);

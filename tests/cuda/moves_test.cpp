@@ -57,6 +57,23 @@ TEST_F(MovedCalls, SegmentsOfTheLargestHoleGoFirstSoThatFewHandlesMoveAndSmaller
     EXPECT_EQ(pool.stats().held_bytes.now, 64_MiB) << "all that there was";
 }
 
+TEST_F(MovedCalls, SegmentsThatAreLargeGoFirstEvenIfTheirHoleIsNotTheLargest) {
+    Pool pool{Memory::device()};
+    std::vector<Buffer> small(3);
+    for (Buffer& each : small) each = pool.acquire(12_MiB);  // six handles each
+    const Buffer after_small = pool.acquire(2_MiB);
+    Buffer large = pool.acquire(24_MiB);  // six handles, too
+    const Buffer after_large = pool.acquire(2_MiB);
+    small.clear();
+    large.release();
+    const auto mapped = calls("cuMemMap");
+
+    const Buffer larger = pool.acquire(38_MiB);
+
+    EXPECT_EQ(pool.stats().moved_bytes, 38_MiB);
+    EXPECT_LE(calls("cuMemMap") - mapped, 13u) << "six of 4 MiB, seven of 2 MiB";
+}
+
 TEST_F(Moved, BytesAreWrittenAfterWhatIsDoneAtTheOldPlace) {
     for (const bool crosses : {false, true}) {
         SCOPED_TRACE(crosses ? "on another stream" : "on the same stream");
