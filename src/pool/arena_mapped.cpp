@@ -14,7 +14,7 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t excess = 8;    // of what is held, this part may go beyond what is wanted
-constexpr std::size_t victims = 16;  // so many of the largest holes that have segments to give are compared
+constexpr std::size_t victims = 16;  // so many of the largest holes are compared
 
 }  // namespace
 

@@ -164,7 +164,7 @@ Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, st
     store_.reserve(4);
     if (size < large_from) return take_beyond(lane, magazine, size, type, lock);
     const std::uint64_t allowed = magazine != nullptr ? magazine->allowance : 0;
-    if (magazine != nullptr) flush(*magazine, class_for(large_from));
+    if (magazine != nullptr) flush_before_large(*magazine);
     const Attempt attempt = take_beyond(lane, magazine, size, type, lock);
     if (attempt.block == nullptr) return attempt;
     note_wanted(lane);

@@ -54,6 +54,7 @@ struct Lane : detail::CoreFront, Holes {
     Core& core;
     std::array<Batches, detail::class_count> depot;  // blocks between threads, by class
     Links<Lane> in_pool;
+    std::uint32_t threads = 0;     // that have a magazine of it
     std::uint64_t bytes_out = 0;   // lent, in magazines and in the depot
     std::uint64_t most_out = 0;    // the most of that when a large block was lent
     std::uint32_t large_lent = 0;  // beyond magazines, so often
@@ -145,6 +146,7 @@ struct ThreadMagazine : detail::Magazine {
     std::uint64_t allowance = 0;  // idle bytes it may hold, a multiple of 64
     std::uint64_t hits_then = 0;  // when it last ran over
     std::uint64_t blocks_then = 0;
+    std::uint64_t left = 0;  // idle bytes when others last had the large ones flushed
 
     // What is idle in the racks and in the hand. The pool's lock is held, so the hand's block stays the same.
     [[nodiscard]] bool holds() const noexcept { return hand_bytes.now() != 0; }
@@ -454,6 +456,7 @@ private:
     void flush(ThreadMagazine& magazine, std::size_t from_class = 0) noexcept;
     void flush_depot() noexcept;
     void flush_all() noexcept;
+    void flush_before_large(ThreadMagazine& own) noexcept;
     bool flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept;
     bool grows_apart(std::size_t bytes) noexcept;
     [[nodiscard]] std::uint64_t room_apart(std::uint64_t takers) const noexcept;
@@ -528,9 +531,9 @@ private:
                   waste_peak_ = 0;
     bool pressed_ = false;                     // the memory's own bytes come after idle ones
     std::uint64_t pressed_at_ = no_limit / 2;  // held when there were not enough
-    Credit moves_, joins_, crossings_;
+    Credit moves_, joins_, crossings_, flushes_;
     std::uint64_t moves_then_ = 0, grown_apart_ = 0;
-    std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
+    std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0;
 };
 
 inline Core& core_of(detail::CoreFront& front) noexcept { return lane_of(front).core; }

@@ -28,8 +28,8 @@ constexpr std::uint64_t least_share_of_streams = 32 << 20;
 constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran over
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
-constexpr std::uint64_t acquires_between_flushes = 64;
-constexpr std::uint64_t acquires_between_small_flushes = 4096;  // for less than large_from
+constexpr std::uint64_t acquires_per_flush = 64;
+constexpr std::uint64_t acquires_per_small_flush = 4096;  // for less than large_from
 // A thread that asks for a few small sizes in turn, and would join what it keeps each time, gets some bytes
 // for each of them instead.
 constexpr std::uint64_t acquires_per_join = 64, acquires_per_join_of_streams = 1024;
@@ -123,6 +123,7 @@ ThreadMagazine* Core::mine(Lane& lane) noexcept {
         magazines_.push_back(*magazine);
         bucket.push_front(*magazine);
         ++threads_;
+        ++lane.threads;
     }
     // Relaxed: the owner itself will read it.
     if (fast() && lane.slot != no_slot) {
@@ -369,6 +370,30 @@ void Core::flush_all() noexcept {
     flush_depot();
 }
 
+/// Before a large block is lent: those that this thread keeps become idle, since joined they may serve better. Where
+/// a driver maps what is missing so do, now and then, those that other threads keep of the lane: else what one thread
+/// keeps for long is carved out of holes that were better left whole for the other.
+void Core::flush_before_large(ThreadMagazine& own) noexcept {
+    flush(own, class_for(large_from));
+    const Lane& lane = *own.lane;
+    if (streams_ == nullptr || lane.threads == 1) return;
+    flushes_.earn(acquires_so_far(), acquires_per_small_flush);
+    if (!flushes_.covers(acquires_per_flush)) return;
+    const auto keeps_large = [&](const ThreadMagazine& m) {
+        return &m != &own && m.lane == &lane && m.idle_bytes() >= m.left + large_from;
+    };
+    ThreadMagazine* m = magazines_.first();
+    while (m != nullptr && !keeps_large(*m)) m = Magazines::after(*m);
+    if (m == nullptr) return;
+    const Seizure seizure(*this);
+    for (; m != nullptr; m = Magazines::after(*m)) {
+        if (!keeps_large(*m)) continue;
+        flush(*m, class_for(always_flush_from));
+        m->left = m->idle_bytes();
+    }
+    flushes_.pay(acquires_per_flush);
+}
+
 /// How many bytes a pool may have so that its threads, or streams, need not take them from each other all the time.
 std::uint64_t Core::room_apart(std::uint64_t takers) const noexcept {
     const std::uint64_t least = streams_ == nullptr
@@ -408,13 +433,12 @@ bool Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept
     // every time, or threads would never keep what they need.
     const bool driver = streams_ != nullptr;
     if (far == 0 || (far < bytes && !driver)) return false;
-    const std::uint64_t acquires = now.hits + now.misses;
-    const bool paid = driver && acquires - last_flush_acquires_ >=
-                                    (bytes < large_from ? acquires_between_small_flushes
-                                                        : acquires_between_flushes);
+    const std::uint64_t price = bytes < large_from ? acquires_per_small_flush : acquires_per_flush;
+    flushes_.earn(now.hits + now.misses, acquires_per_small_flush);
+    const bool paid = driver && flushes_.covers(price);
     if (held_ + bytes < next_flush_held_ && !paid) return false;
     flush_all();
-    last_flush_acquires_ = acquires;
+    flushes_.pay(price);
     next_flush_held_ = held_ + std::max(least_growth_between_flushes, held_ / 64);
     return false;
 }
@@ -427,6 +451,7 @@ void Core::drop_magazine(ThreadMagazine& magazine) noexcept {
     magazines_.remove(magazine);
     bucket_of(*magazine.owner, *magazine.lane).remove(magazine);
     --threads_;
+    --magazine.lane->threads;
     delete &magazine;
 }
 

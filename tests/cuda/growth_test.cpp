@@ -1,5 +1,7 @@
 // What a growth asks of the driver: how much it maps, in how many pieces, and what it gives back for that.
 
+#include <latch>
+
 #include "gpu.hpp"
 
 namespace cistern::test {
@@ -61,6 +63,31 @@ TEST_F(Growth, GivesBackAHoleThatItDoesNotReach) {
     const Buffer in_the_gap = pool.acquire(100_MiB);
 
     EXPECT_LE(pool.stats().held_bytes.now, 386_MiB);
+}
+
+TEST_F(Growth, IsNotForWhatAnotherThreadKeepsSideBySide) {
+    Pool pool{Memory::device()};
+    Buffer first = pool.acquire(8_MiB), second = pool.acquire(8_MiB);
+    const Buffer after_them = pool.acquire(2_MiB);
+    Buffer larger = pool.acquire(20_MiB);
+    const Buffer after_larger = pool.acquire(2_MiB);
+    std::latch released{1}, measured{1};
+    std::thread other([&] {
+        first.release();
+        second.release();
+        released.count_down();
+        measured.wait();  // else they would be everybody's
+    });
+    released.wait();
+    larger.release();
+
+    const Buffer kept_long = pool.acquire(8_MiB);
+    const Buffer as_large = pool.acquire(20_MiB);
+
+    EXPECT_EQ(pool.stats().held_bytes.now, 40_MiB);
+    EXPECT_EQ(pool.stats().moves, 0u);
+    measured.count_down();
+    other.join();
 }
 
 TEST_F(Growth, OfAFewPinnedBytesKeepsWhatIsRegistered) {
