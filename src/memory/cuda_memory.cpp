@@ -3,7 +3,7 @@
 // Device memory is physical handles mapped into one reserved range. To map a handle costs 30 to 50 µs,
 // whatever its size up to 32 MiB (H200, `cistern_bench_gpu mapping`), and only whole handles can be unmapped:
 // small ones leave less idle, large ones grow faster, so a growth has at most 6 of them up to 384 MiB, fewer where
-// they would be smaller than 1/2048 of all that is mapped. Where a device or process refuses to map, pools keep whole
+// they would be smaller than 1/512 of all that is mapped. Where a device or process refuses to map, pools keep whole
 // blocks of cuMemAlloc.
 //
 // Pinned memory is host pages, touched by several threads and registered: ten times as fast as
@@ -38,7 +38,7 @@ using cuda::Address, cuda::DeviceContext, cuda::Entered, cuda::Handle, cuda::Res
 constexpr std::size_t unit = 2 << 20;
 constexpr std::size_t largest_handle = 64 << 20;
 constexpr std::size_t handles_per_growth = 6;  // unless they were larger than that
-constexpr std::size_t share_of_mapped = 2048;  // a handle is no smaller part of it
+constexpr std::size_t share_of_mapped = 512;   // a handle is no smaller part of it
 constexpr std::size_t most_ahead = 8 << 20;    // mapped when less is needed
 
 Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
