@@ -44,11 +44,17 @@ class Worker:
     def stay_on(self, core):
         """Has all threads that it has, and those that they start, run on one core."""
         seen = set()
-        while new := set(os.listdir(f"/proc/{self.process.pid}/task")) - seen:  # that others started meanwhile
+        while new := self.threads() - seen:  # that others started meanwhile
             for thread in new:
                 with contextlib.suppress(ProcessLookupError):  # it has ended
                     os.sched_setaffinity(int(thread), {core})
             seen |= new
+
+    def threads(self):
+        try:
+            return set(os.listdir(f"/proc/{self.process.pid}/task"))
+        except FileNotFoundError:
+            self.fail()
 
     def fail(self):
         self.errors.seek(0)

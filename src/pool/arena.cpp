@@ -267,8 +267,9 @@ Block& Arena::cut(Block& hole, std::byte* begin, std::byte* end) noexcept {
 // --- Growing ----------------------------------------------------------------------------------------
 
 /// Returns where `bytes` bytes need the fewest new ones: in the hollow hole that fits best, or beside
-/// one of the largest idle holes. No hollow hole: there is no such place.
-Arena::Place Arena::best_place(const Holes& holes, std::size_t bytes) const noexcept {
+/// one of the largest idle holes; only hollow holes of `least` bytes count. No hollow hole: there is no such place.
+Arena::Place Arena::best_place(const Holes& holes, std::size_t bytes,
+                               std::size_t least) const noexcept {
     const bool seams = mapped_ != nullptr && mapped_->seams();
     const auto idle = [&](Block* block, std::size_t below) {
         const bool usable = block != nullptr && block->state == BlockState::idle &&
@@ -279,6 +280,7 @@ Arena::Place Arena::best_place(const Holes& holes, std::size_t bytes) const noex
     Place best;
     const auto consider = [&](Block* hollow) {
         if (hollow == nullptr || hollow->state != BlockState::hollow || hollow->backed) return;
+        if (hollow->bytes < least) return;
         Place place{idle(hollow->before, bytes), hollow, idle(hollow->after, no_bound), nullptr,
                     &holes};
         const std::size_t lead = place.before != nullptr ? place.before->bytes : 0;
@@ -287,7 +289,7 @@ Arena::Place Arena::best_place(const Holes& holes, std::size_t bytes) const noex
         place.backed_end = hollow->begin() + std::min(hollow->bytes, bytes - lead);
         if (best.hollow == nullptr || place.hollow_bytes() < best.hollow_bytes()) best = place;
     };
-    consider(hollow_.find(bytes, few_looks));
+    consider(hollow_.find(std::max(bytes, least), few_looks));
     const Bins& bins = holes.bins[is_small(bytes) ? 1 : 0];
     std::size_t looks = few_looks;
     for (Block* hole = bins.largest(); hole != nullptr && looks > 0;

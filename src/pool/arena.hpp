@@ -166,7 +166,7 @@ public:
     }
     /// Takes such segments out before a growth for a block of `bytes` beyond the `peak`: as many as it will map, none
     /// of its own place, and none much larger than is wanted; first what nobody has to be waited for, the holes' own
-    /// and `settled` ones, and then, if they may be, `others`. The rest is as in begin_growth().
+    /// and `settled` ones, of these the largest, and then, if they may be, `others`, by age. The rest is as in begin_growth().
     std::size_t take_segments_for(const Holes& holes, const Holes& settled, std::size_t bytes,
                                   bool others, std::size_t idle_limit, std::size_t held,
                                   std::size_t peak, Leaving& into) noexcept;
@@ -267,7 +267,8 @@ private:
                                      const Choice& choice) const noexcept;
     [[nodiscard]] MappedSource::Part segments_of(const Block& victim, std::size_t wanted,
                                                  const Choice& choice) const noexcept;
-    [[nodiscard]] Place best_place(const Holes& holes, std::size_t bytes) const noexcept;
+    [[nodiscard]] Place best_place(const Holes& holes, std::size_t bytes,
+                                   std::size_t least = 0) const noexcept;
     [[nodiscard]] Plan plan_moves(Place& place, Moving moving) const noexcept;
     void plan_moves(Plan& plan, const Place& place, std::byte* begin, std::byte* end,
                     std::size_t step) const noexcept;

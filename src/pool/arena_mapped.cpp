@@ -14,7 +14,7 @@ namespace cistern {
 namespace {
 
 constexpr std::size_t excess = 8;    // of what is held, this part may go beyond what is wanted
-constexpr std::size_t victims = 16;  // so many of the largest holes are compared
+constexpr std::size_t victims = 64;  // so many of the largest holes are compared
 
 }  // namespace
 
@@ -41,8 +41,8 @@ Arena::Growth Arena::begin_growth(Holes& holes, std::size_t bytes, std::size_t l
         return growth;
     }
     const std::size_t page = source_.page();
-    Place place = best_place(holes, bytes);
-    if (place.hollow != nullptr && place.hollow->bytes < moved) {  // others were quicker
+    Place place = best_place(holes, bytes, moved);
+    if (place.hollow == nullptr && moved != 0) {  // others were quicker
         Block* const hollow = hollow_.find(std::max(bytes, moved), Bins::all_looks);
         place = {.hollow = hollow,
                  .backed_end = hollow != nullptr ? hollow->begin() + bytes : nullptr};
@@ -227,27 +227,28 @@ std::size_t Arena::take_segments(std::size_t bytes, const Choice& choice, Leavin
 }
 
 /// Returns which of the largest holes has the largest segments to give, on average: each has its price, whatever
-/// its size. Null if none has any.
+/// its size. Null if none of them has any.
 Block* Arena::best_victim(const Holes& holes, const Holes& settled, std::size_t wanted,
                           const Choice& choice) const noexcept {
     Block* best = nullptr;
     std::size_t best_mean = 0;
-    for (const Holes* const from : {&holes, &settled}) {
-        for (const Bins& bins : from->bins) {
-            std::size_t looks = victims;
-            for (Block* hole = bins.largest(); hole != nullptr && looks > 0;
-                 hole = bins.after(*hole)) {
-                const auto [begin, end] = segments_of(*hole, wanted, choice);
-                if (begin == end) continue;
-                --looks;
-                const auto bytes = static_cast<std::size_t>(end - begin);
-                const std::size_t mean = bytes / mapped_->segments_in(begin, bytes);
-                if (mean > best_mean) {
-                    best = hole;
-                    best_mean = mean;
-                }
+    const auto look_at = [&](const Bins& bins) {
+        std::size_t looks = victims;
+        for (Block* hole = bins.largest(); hole != nullptr && looks > 0;
+             hole = bins.after(*hole), --looks) {
+            const auto [begin, end] = segments_of(*hole, wanted, choice);
+            if (begin == end) continue;
+            const auto bytes = static_cast<std::size_t>(end - begin);
+            const std::size_t mean = bytes / mapped_->segments_in(begin, bytes);
+            if (mean > best_mean) {
+                best = hole;
+                best_mean = mean;
             }
         }
+    };
+    for (const Bins& bins : holes.bins) look_at(bins);
+    if (&settled != &holes) {
+        for (const Bins& bins : settled.bins) look_at(bins);
     }
     return best;
 }

@@ -146,7 +146,7 @@ struct ThreadMagazine : detail::Magazine {
     std::uint64_t allowance = 0;  // idle bytes it may hold, a multiple of 64
     std::uint64_t hits_then = 0;  // when it last ran over
     std::uint64_t blocks_then = 0;
-    std::uint64_t left = 0;  // idle bytes when others last had the large ones flushed
+    std::uint64_t left = 0;  // idle bytes after the last flush
 
     // What is idle in the racks and in the hand. The pool's lock is held, so the hand's block stays the same.
     [[nodiscard]] bool holds() const noexcept { return hand_bytes.now() != 0; }
@@ -531,9 +531,9 @@ private:
                   waste_peak_ = 0;
     bool pressed_ = false;                     // the memory's own bytes come after idle ones
     std::uint64_t pressed_at_ = no_limit / 2;  // held when there were not enough
-    Credit moves_, joins_, crossings_, flushes_;
+    Credit moves_, joins_, joins_of_others_, crossings_;
     std::uint64_t moves_then_ = 0, grown_apart_ = 0;
-    std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0;
+    std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
 };
 
 inline Core& core_of(detail::CoreFront& front) noexcept { return lane_of(front).core; }

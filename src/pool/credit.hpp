@@ -1,5 +1,5 @@
 #pragma once
-// What a pool spends on moves, joins and crossings, so that a program pays for them now and then only.
+// What a pool spends on moves, joins of several kinds and crossings, so that a program pays for them now and then only.
 
 #include <algorithm>
 #include <cstdint>

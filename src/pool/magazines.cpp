@@ -28,8 +28,12 @@ constexpr std::uint64_t least_share_of_streams = 32 << 20;
 constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran over
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
-constexpr std::uint64_t acquires_per_flush = 64;
-constexpr std::uint64_t acquires_per_small_flush = 4096;  // for less than large_from
+constexpr std::uint64_t acquires_between_flushes = 64;
+constexpr std::uint64_t acquires_between_small_flushes = 4096;  // for less than large_from
+// What other threads of a stream keep is joined before a large block is lent: blocks of this size and more.
+constexpr std::size_t others_join_from = 64 << 10;
+constexpr std::uint64_t acquires_per_join_of_others = 64, most_credit_for_others = 4096;
+constexpr std::uint64_t looks_per_acquire = 8;
 // A thread that asks for a few small sizes in turn, and would join what it keeps each time, gets some bytes
 // for each of them instead.
 constexpr std::uint64_t acquires_per_join = 64, acquires_per_join_of_streams = 1024;
@@ -340,7 +344,7 @@ void Core::flush(ThreadMagazine& magazine, std::size_t from_class) noexcept {
     }
     const std::uint64_t kept = from_class == 0 ? 0 : magazine.idle_bytes();
     allowances_ -= magazine.allowance - kept;
-    magazine.allowance = kept;
+    magazine.allowance = magazine.left = kept;
     magazine.above = detail::load_signs - 1;  // its owner's next release comes by
     count(magazine);
 }
@@ -377,21 +381,23 @@ void Core::flush_before_large(ThreadMagazine& own) noexcept {
     flush(own, class_for(large_from));
     const Lane& lane = *own.lane;
     if (streams_ == nullptr || lane.threads == 1) return;
-    flushes_.earn(acquires_so_far(), acquires_per_small_flush);
-    if (!flushes_.covers(acquires_per_flush)) return;
-    const auto keeps_large = [&](const ThreadMagazine& m) {
-        return &m != &own && m.lane == &lane && m.idle_bytes() >= m.left + large_from;
+    const std::uint64_t looks = threads_ / looks_per_acquire;
+    joins_of_others_.earn(acquires_so_far(), most_credit_for_others);
+    if (!joins_of_others_.covers(looks + acquires_per_join_of_others)) return;
+    joins_of_others_.pay(looks);
+    const auto keeps_large = [&](ThreadMagazine& m) {
+        if (&m == &own || m.lane != &lane) return false;
+        count(m);
+        return m.counted.idle_bytes >= m.left + large_from;
     };
     ThreadMagazine* m = magazines_.first();
     while (m != nullptr && !keeps_large(*m)) m = Magazines::after(*m);
     if (m == nullptr) return;
     const Seizure seizure(*this);
     for (; m != nullptr; m = Magazines::after(*m)) {
-        if (!keeps_large(*m)) continue;
-        flush(*m, class_for(always_flush_from));
-        m->left = m->idle_bytes();
+        if (keeps_large(*m)) flush(*m, class_for(others_join_from));
     }
-    flushes_.pay(acquires_per_flush);
+    joins_of_others_.pay(acquires_per_join_of_others);
 }
 
 /// How many bytes a pool may have so that its threads, or streams, need not take them from each other all the time.
@@ -433,12 +439,13 @@ bool Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept
     // every time, or threads would never keep what they need.
     const bool driver = streams_ != nullptr;
     if (far == 0 || (far < bytes && !driver)) return false;
-    const std::uint64_t price = bytes < large_from ? acquires_per_small_flush : acquires_per_flush;
-    flushes_.earn(now.hits + now.misses, acquires_per_small_flush);
-    const bool paid = driver && flushes_.covers(price);
+    const std::uint64_t acquires = now.hits + now.misses;
+    const bool paid = driver && acquires - last_flush_acquires_ >=
+                                    (bytes < large_from ? acquires_between_small_flushes
+                                                        : acquires_between_flushes);
     if (held_ + bytes < next_flush_held_ && !paid) return false;
     flush_all();
-    flushes_.pay(price);
+    last_flush_acquires_ = acquires;
     next_flush_held_ = held_ + std::max(least_growth_between_flushes, held_ / 64);
     return false;
 }

@@ -65,29 +65,93 @@ TEST_F(Growth, GivesBackAHoleThatItDoesNotReach) {
     EXPECT_LE(pool.stats().held_bytes.now, 386_MiB);
 }
 
-TEST_F(Growth, IsNotForWhatAnotherThreadKeepsSideBySide) {
+TEST_F(Growth, IsWhereItsSegmentsWereMeantToGo) {
     Pool pool{Memory::device()};
-    Buffer first = pool.acquire(8_MiB), second = pool.acquire(8_MiB);
-    const Buffer after_them = pool.acquire(2_MiB);
-    Buffer larger = pool.acquire(20_MiB);
-    const Buffer after_larger = pool.acquire(2_MiB);
-    std::latch released{1}, measured{1};
+    Buffer by_a_gap = pool.acquire(62_MiB), gap = pool.acquire(2_MiB);
+    Buffer after_gap = pool.acquire(52_MiB);
+    std::vector<Buffer> largest, between;
+    between.push_back(pool.acquire(2_MiB));
+    gap.release();
+    pool.trim(0);
+    for (int i = 0; i < 7; ++i) {
+        largest.push_back(pool.acquire(66_MiB));
+        between.push_back(pool.acquire(8_MiB));
+    }
+    Buffer last = pool.acquire(100_MiB);  // beside free addresses
+    for (Buffer* each : {&by_a_gap, &after_gap, &last}) each->release();
+    largest
+        .clear();  // one of them gives segments, and is then smaller than the hole before the gap
+    const std::uint64_t held = pool.stats().held_bytes.now;
+
+    const Buffer larger = pool.acquire(104_MiB);
+
+    EXPECT_EQ(pool.stats().held_bytes.now, held);
+}
+
+TEST_F(Growth, TakesNoLongerBesideManySmallHoles) {
+    Pool pool{Memory::device()};
+    std::vector<Buffer> small(60000), large(100);
+    for (Buffer& each : small) each = pool.acquire(8_KiB);
+    for (Buffer& each : large) each = pool.acquire(4_MiB);
+    for (std::size_t i = 0; i < small.size(); i += 2) small[i].release();
+    for (std::size_t i = 0; i < large.size(); i += 2) large[i].release();
+    pool.trim(SIZE_MAX - 1);  // magazines, too
+    std::vector<Buffer> larger(3);
+    std::chrono::nanoseconds shortest = std::chrono::hours(1);
+
+    for (std::size_t i = 0; i < larger.size(); ++i) {
+        const auto begin = std::chrono::steady_clock::now();
+        larger[i] = pool.acquire((48 + 2 * i) * 1_MiB);
+        shortest =
+            std::min<std::chrono::nanoseconds>(shortest, std::chrono::steady_clock::now() - begin);
+    }
+
+    EXPECT_GE(pool.stats().moves, 3u);
+    EXPECT_LT(shortest, std::chrono::milliseconds(5));
+}
+
+/// Two threads of a stream, one of which releases two blocks side by side.
+void expect_joined_for_the_other_thread(std::size_t kept_before) {
+    Pool pool{Memory::device()};
+    std::latch kept{1}, acquired{1}, released{1}, measured{1};
+    Buffer first, second;
     std::thread other([&] {
+        for (int i = 0; i < 12; ++i) {  // until it may keep so much
+            std::vector<Buffer> small(kept_before / 32_KiB);
+            for (Buffer& each : small) each = pool.acquire(32_KiB);
+        }
+        kept.count_down();
+        acquired.wait();
         first.release();
         second.release();
         released.count_down();
         measured.wait();  // else they would be everybody's
     });
+    kept.wait();
+    pool.acquire(2_MiB).release();
+    pool.trim(0);
+    first = pool.acquire(8_MiB);
+    second = pool.acquire(8_MiB);
+    const Buffer after_them = pool.acquire(2_MiB);
+    Buffer larger = pool.acquire(20_MiB);
+    const Buffer after_larger = pool.acquire(2_MiB);
+    const PoolStats before = pool.stats();
+    acquired.count_down();
     released.wait();
     larger.release();
 
     const Buffer kept_long = pool.acquire(8_MiB);
     const Buffer as_large = pool.acquire(20_MiB);
 
-    EXPECT_EQ(pool.stats().held_bytes.now, 40_MiB);
-    EXPECT_EQ(pool.stats().moves, 0u);
+    EXPECT_EQ(pool.stats().held_bytes.now, before.held_bytes.now);
+    EXPECT_EQ(pool.stats().moves, before.moves);
     measured.count_down();
     other.join();
+}
+
+TEST_F(Growth, IsNotForWhatAnotherThreadKeepsSideBySide) { expect_joined_for_the_other_thread(0); }
+TEST_F(Growth, IsNotForWhatAnotherThreadKeepsIfItKeptMuchBefore) {
+    expect_joined_for_the_other_thread(24_MiB);
 }
 
 TEST_F(Growth, OfAFewPinnedBytesKeepsWhatIsRegistered) {
