@@ -22,9 +22,10 @@ namespace cistern {
 namespace {
 
 // A program of few and large requests could move as much with each, for ever. So a move is paid for by acquires, and
-// where they have not paid the pool grows instead, until it holds this part more than was lent at most.
+// where they have not paid the pool grows instead, until it holds this part more than was lent at most; more where
+// the host has to wait for what it gives back.
 constexpr std::uint64_t acquires_per_move = 256, acquires_per_segment = 32;
-constexpr std::uint64_t unpaid_beyond = 4;
+constexpr std::uint64_t unpaid_beyond = 4, unpaid_beyond_with_wait = 2;
 constexpr std::size_t spares_for_moving = 16;  // descriptors
 // Unmapping takes half as long as the move did. So old places stay until they have more bytes than the first two allow;
 // then those go that no stream uses. Beyond the third all go, and the host waits.
@@ -105,10 +106,9 @@ Arena::Taken Core::move_and_map(Lane& lane, std::size_t size, Lock& lock) {
     earn_moves();
     const bool moves = arena_->mapped()->moves();
     if (!moves_.covers(acquires_per_move)) {
-        const std::uint64_t enough = lent_peak_ + lent_peak_ / unpaid_beyond;
-        if (!moves || held_ + size <= std::min<std::uint64_t>(enough, options_.max_bytes)) {
-            return nothing;
-        }
+        const std::uint64_t part = moves ? unpaid_beyond : unpaid_beyond_with_wait;
+        const std::uint64_t enough = lent_peak_ + lent_peak_ / part;
+        if (held_ + size <= std::min<std::uint64_t>(enough, options_.max_bytes)) return nothing;
     }
     // To wait would end a capture.
     if (!moves && !unlocked(lock, [&] { return streams_->may_mark_all(); })) return nothing;

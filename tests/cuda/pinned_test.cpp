@@ -110,6 +110,24 @@ TEST_F(Pinned, BuffersOfStreamsComeBack) {
     EXPECT_LE(pool.stats().held_bytes.peak, 16_MiB);
 }
 
+TEST_F(Pinned, IdleBytesGoBackBeforeThePoolGrowsWithoutBoundsThoughNobodyHasPaid) {
+    Pool pool{Memory::pinned()};
+    std::vector<Buffer> kept(140);
+    for (Buffer& each : kept) {  // spends what a new pool may
+        pool.acquire(8_MiB).release();
+        each = pool.acquire(10_MiB);
+    }
+    EXPECT_GE(pool.stats().moves, 100u);
+    kept.resize(70);
+
+    for (std::size_t bytes = 12_MiB; bytes <= 100_MiB; bytes += 4_MiB) {
+        Buffer larger = pool.acquire(bytes);  // nothing that is released fits it
+    }
+
+    const PoolStats stats = pool.stats();
+    EXPECT_LE(stats.held_bytes.peak, stats.lent_bytes.peak * 3 / 2);
+}
+
 using PinnedCalls = StandIn;
 
 TEST_F(PinnedCalls, TrimUnregistersWhatWasRegistered) {
