@@ -3,8 +3,8 @@
 // Device memory is physical handles mapped into one reserved range. To map a handle costs 30 to 50 µs,
 // whatever its size up to 32 MiB (H200, `cistern_bench_gpu mapping`), and only whole handles can be unmapped:
 // small ones leave less idle, large ones grow faster, so a growth has at most 6 of them up to 384 MiB, fewer where
-// they would be smaller than 1/512 of all that is mapped. Where a device or process refuses to map, pools keep whole
-// blocks of cuMemAlloc.
+// they would be smaller than 1/512 of all that is mapped. Where a device or process refuses to map, segments are
+// allocations of cuMemAlloc, and so they are in managed memory: no block spans two.
 //
 // Pinned memory is host pages, touched by several threads and registered: ten times as fast as
 // cuMemHostAlloc for the first GiB. No copy may span two registrations, so they are seams.
@@ -350,10 +350,10 @@ private:
     std::atomic<std::size_t> created_{0};
 };
 
-/// A memory of whole blocks: managed memory, and device memory where nothing can be mapped.
-class WholeSource final : public MemorySource, public cuda::Streams {
+/// Managed memory, and device memory where nothing can be mapped: every segment is an allocation.
+class PlainSource final : public MappedSource, public cuda::Streams {
 public:
-    WholeSource(const DeviceContext& on, MemoryKind kind) : Streams(on), kind_(kind) {}
+    PlainSource(const DeviceContext& on, MemoryKind kind) : Streams(on), kind_(kind) {}
 
     [[nodiscard]] std::string name() const override {
         return (kind_ == MemoryKind::managed ? "managed:" : "cuda:") +
@@ -380,25 +380,17 @@ public:
                 : driver().allocate(&start, bytes + shift);
         if (result == cuda::error_out_of_memory) return nullptr;
         cuda::check("cannot allocate device memory", result);
-        if (shift == 0) return pointer_to(start);
-        const Address data = round_up(start, alignment);
+        void* const data = pointer_to(round_up(start, std::max(alignment, driver_alignment)));
         try {
-            const std::scoped_lock hold(lock_);
-            starts_.emplace(data, start);
+            segments_.add(static_cast<std::byte*>(data), bytes, start);
         } catch (const std::bad_alloc&) {
             driver().free(start);
             return nullptr;
         }
-        return pointer_to(data);
+        return data;
     }
-    void deallocate(void* data, std::size_t, std::size_t alignment) noexcept override {
-        Address start = address_of(data);
-        if (alignment > driver_alignment) {
-            const std::scoped_lock hold(lock_);
-            start = starts_.extract(start).mapped();
-        }
-        const Entered entered(device());
-        driver().free(start);
+    void deallocate(void* data, std::size_t bytes, std::size_t) noexcept override {
+        unmap(data, bytes);
     }
     void zero(void* data, std::size_t bytes) noexcept override {
         if (host_accessible()) return MemorySource::zero(data, bytes);
@@ -411,12 +403,44 @@ public:
     using Streams::copy;
     using Streams::zero;
 
+    [[nodiscard]] bool keeps_addresses() const noexcept override { return false; }
+    [[nodiscard]] std::size_t range_bytes(std::size_t bytes) const noexcept override {
+        return bytes;
+    }
+    void* reserve(std::size_t) override { return nullptr; }
+    void unreserve(void*, std::size_t) noexcept override {}
+    [[nodiscard]] std::size_t page() const noexcept override { return unit; }
+    [[nodiscard]] bool seams() const noexcept override { return true; }
+    [[nodiscard]] std::size_t growth(std::size_t bytes, std::size_t held) const noexcept override {
+        return growth_for(bytes, held);
+    }
+    [[nodiscard]] Part segments_within(std::byte* begin, std::byte* end, std::size_t enough,
+                                       std::size_t most) const noexcept override {
+        return segments_.within(begin, end, enough, most);
+    }
+    [[nodiscard]] std::size_t segments_in(const std::byte* begin,
+                                          std::size_t bytes) const noexcept override {
+        return segments_.count(begin, bytes);
+    }
+    [[nodiscard]] bool moves() const noexcept override { return false; }
+    bool map(void*, std::size_t, Parts) override { return false; }
+    std::size_t unmap(void* data, std::size_t bytes) noexcept override {
+        const Entered entered(device());
+        std::size_t gone = 0;
+        segments_.remove(static_cast<std::byte*>(data), bytes,
+                         [&](std::byte* begin, std::size_t part, Address start) {
+                             if (host_accessible()) mark_defined(begin, part);
+                             driver().free(start);
+                             gone += part;
+                         });
+        return gone;
+    }
+
 private:
     static constexpr std::size_t driver_alignment = 256;  // of what the driver allocates
 
     MemoryKind kind_;
-    std::mutex lock_;
-    std::map<Address, Address> starts_;  // where blocks begin that need more than that
+    Segments<Address> segments_;  // and where their allocations begin
 };
 
 // --- Pinned -----------------------------------------------------------------------------------------
@@ -578,7 +602,7 @@ Memory Memory::device(int device) {
                 return source;
             }
         }
-        return std::make_shared<WholeSource>(on, MemoryKind::device);
+        return std::make_shared<PlainSource>(on, MemoryKind::device);
     });
 }
 
@@ -593,7 +617,7 @@ Memory Memory::managed(int device) {
         if (!on.has(cuda::attribute_managed_memory)) {
             throw Unavailable("device has no managed memory: " + std::to_string(on.ordinal()));
         }
-        return std::make_shared<WholeSource>(on, MemoryKind::managed);
+        return std::make_shared<PlainSource>(on, MemoryKind::managed);
     });
 }
 

@@ -398,6 +398,14 @@ void Arena::add_range(void* data, std::size_t bytes) {
     add_hollow(hole);
 }
 
+void Arena::forget_range(Block& only) noexcept {
+    const auto range = std::find_if(ranges_.begin(), ranges_.end(),
+                                    [&](const Range& one) { return one.first == &only; });
+    *range = ranges_.back();
+    ranges_.pop_back();
+    store_.give(only);
+}
+
 void Arena::note_use(const Block& block) noexcept {
     for (Range& range : ranges_) {
         if (block.begin() >= range.data && block.begin() < range.data + range.bytes) {

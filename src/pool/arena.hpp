@@ -146,6 +146,9 @@ public:
     void cancel_growth(const Growth& growth) noexcept;
     /// Adds addresses that were reserved. Throws std::bad_alloc.
     void add_range(void* data, std::size_t bytes);
+    /// Adds a segment with addresses of its own and lends `bytes` of it. Throws std::bad_alloc.
+    Block& add_segment(void* data, std::size_t segment_bytes, Holes& holes, std::size_t bytes,
+                       std::uint64_t now, std::uint64_t order);
 
     /// What is to go back to the memory; the pool takes blocks from this list, waits until nobody uses
     /// their bytes and calls part_with().
@@ -153,7 +156,7 @@ public:
     [[nodiscard]] Leaving& leaving() noexcept { return leaving_; }
     [[nodiscard]] const Leaving& leaving() const noexcept { return leaving_; }
     /// Makes a block that left hollow. Returns whole segments to unmap, no block's, if there are any;
-    /// then unmapped() makes them hollow too.
+    /// then unmapped() makes them hollow too, or forgets them if their addresses have gone with them.
     Block* part_with(Block& block) noexcept;
     void unmapped(Block& block) noexcept;
     /// Passes the holes that were idle at `order` on to another owner and joins them with its own.
@@ -276,6 +279,7 @@ private:
     void move_pages(const Plan& plan) noexcept;
     void carry(std::byte* from, std::byte* to, std::size_t bytes) noexcept;
     void grow_ranges(std::size_t bytes);
+    void forget_range(Block& only) noexcept;
     void note_use(const Block& block) noexcept;
 
     SparseSource& source_;

@@ -105,6 +105,15 @@ Block& Arena::end_growth(const Growth& growth, Holes& holes, std::size_t bytes, 
     return *block;
 }
 
+Block& Arena::add_segment(void* data, std::size_t segment_bytes, Holes& holes, std::size_t bytes,
+                          std::uint64_t now, std::uint64_t order) {
+    add_range(data, segment_bytes);
+    Block& fresh = *ranges_.back().first;
+    hollow_.remove(fresh);
+    fresh.state = BlockState::out;
+    return end_growth({.fresh = &fresh}, holes, bytes, now, order);
+}
+
 void Arena::cancel_growth(const Growth& growth) noexcept {
     Block* hollow = growth.fresh;
     if (growth.spare != nullptr) join(*hollow, *growth.spare);
@@ -140,6 +149,7 @@ Block* Arena::part_with(Block& block) noexcept {
 }
 
 void Arena::unmapped(Block& block) noexcept {
+    if (!mapped_->keeps_addresses()) return forget_range(block);
     block.seam = false;
     add_hollow(join_hollow(block));
 }

@@ -399,6 +399,8 @@ private:
     void settle_old_places(const Lane& lane, std::uint64_t order) noexcept;
     Arena::Taken map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
                           Apart& apart, Lock& lock);
+    Arena::Taken add_segment(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
+                             Lock& lock);
     Arena::Taken map_more(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
                           Lock& lock) {
         Apart none(*this, lane);

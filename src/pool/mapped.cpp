@@ -54,6 +54,7 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
         store_.reserve(4);
         growth = arena_->begin_growth(rest, size, room, room_for_leftovers(), held_, apart.bytes());
         if (growth.outcome != Outcome::no_place) break;
+        if (!source.keeps_addresses()) return add_segment(lane, size, room, slack, lock);
         const std::size_t bytes = source.range_bytes(std::max(size, apart.bytes()));
         void* const data = unlocked(lock, [&] { return source.reserve(bytes); });
         if (data == nullptr) return {Outcome::memory_refused, nullptr, size};
@@ -94,6 +95,41 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
     block.holes = &lane;
     if (central_idle() + allowances_ > options_.max_idle_bytes) enforce();  // others were quicker
     return {Outcome::done, &block, counted - moved};
+}
+
+/// The same where each segment comes with addresses of its own.
+Arena::Taken Core::add_segment(Lane& lane, std::size_t size, std::size_t room, std::size_t slack,
+                               Lock& lock) {
+    using Outcome = Arena::Outcome;
+    MappedSource& source = *arena_->mapped();
+    if (size > room) return {Outcome::over_limit, nullptr, size};
+    const std::size_t wished = round_up(source.growth(size, held_), source.page());
+    std::size_t bytes = size;
+    if (wished <= room && wished - size <= room_for_leftovers()) bytes = wished;
+    for (;; bytes = size) {
+        const std::size_t counted = bytes - slack;
+        held_ += counted;
+        held_peak_ = std::max(held_peak_, held_);
+        void* data = nullptr;
+        try {
+            data = unlocked(lock, [&] { return source.allocate(bytes, options_.alignment); });
+            if (data != nullptr) {
+                Block& block = arena_->add_segment(data, bytes, leftovers_of(lane), size,
+                                                   coarse_now(), ++order_);
+                block.holes = &lane;
+                if (central_idle() + allowances_ > options_.max_idle_bytes) enforce();
+                return {Outcome::done, &block, counted};
+            }
+        } catch (...) {
+            held_ -= counted;
+            if (data != nullptr) {
+                unlocked(lock, [&] { source.deallocate(data, bytes, options_.alignment); });
+            }
+            throw;
+        }
+        held_ -= counted;
+        if (bytes == size) return {Outcome::memory_refused, nullptr, size};
+    }
 }
 
 /// Before the pool grows beyond its peak: takes segments that lie idle elsewhere, as many bytes as it will map, to

@@ -48,9 +48,7 @@ protected:
     }
 
 private:
-    [[nodiscard]] bool grows_in_steps() const {
-        return memory().kind() == MemoryKind::device || memory().kind() == MemoryKind::pinned;
-    }
+    [[nodiscard]] bool grows_in_steps() const { return memory().kind() != MemoryKind::host; }
     /// Whether this test tells to the byte what the pool holds, or has to miss with its second request.
     static bool counts_to_the_byte();
 

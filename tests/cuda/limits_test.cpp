@@ -197,7 +197,7 @@ TEST_F(DeviceLimits, PlainAllocationServesWhereADeviceCannotMap) {
         buffer.release();
         EXPECT_FALSE(pool.acquire(5_MiB).empty());
         EXPECT_EQ(calls("cuMemAlloc_v2"), plain + 1) << "kept";
-        EXPECT_EQ(pool.trim(), 5_MiB);
+        EXPECT_EQ(pool.trim(), 6_MiB) << "a multiple of 2 MiB";
         EXPECT_EQ(in_use(4), before);
     }
     driver.control->set_attribute(cuda::attribute_virtual_memory, 1);
@@ -212,6 +212,117 @@ TEST_F(DeviceLimits, PlainAllocationServesWhereTheProcessMayNotMap) {
     const auto plain = calls("cuMemAlloc_v2");
     EXPECT_FALSE(pool.acquire(5_MiB).empty());
     EXPECT_EQ(calls("cuMemAlloc_v2"), plain + 1);
+}
+
+/// A device that cannot map, and that nobody used before one of these tests did.
+class PlainLimits : public DeviceLimits {
+protected:
+    static constexpr int ordinal = 5;
+
+    PlainLimits() {
+        driver.control->set_attribute(cuda::attribute_virtual_memory, 0);
+        before = in_use(ordinal);
+    }
+    ~PlainLimits() override { driver.control->set_attribute(cuda::attribute_virtual_memory, 1); }
+    [[nodiscard]] static Memory plain() { return Memory::device(ordinal); }
+    [[nodiscard]] std::size_t used() const { return in_use(ordinal) - before; }
+
+private:
+    std::size_t before;
+};
+
+TEST_F(PlainLimits, AllocationsAreSplitAndJoinedAndGoBackBeforeThePoolGrowsFar) {
+    for (const Memory& memory : {plain(), Memory::managed()}) {
+        SCOPED_TRACE(memory.name());
+        Pool pool{memory};
+        std::minstd_rand random(static_cast<unsigned>(seed_or(3)));
+        std::vector<Buffer> live(10);
+        std::size_t most_used = 0;
+        for (int i = 0; i < 2000; ++i) {
+            Buffer& one = live[random() % live.size()];
+            one.release();
+            one = pool.acquire(i % 2 == 0 ? 1_MiB + random() % 24_MiB : random() % 64_KiB);
+            most_used = std::max(most_used, used());
+        }
+
+        const PoolStats stats = pool.stats();
+        EXPECT_GT(stats.hits, stats.misses);
+        EXPECT_LE(stats.held_bytes.peak, stats.lent_bytes.peak * 8 / 5);
+        if (memory == plain()) {
+            EXPECT_EQ(most_used, stats.held_bytes.peak);
+        }
+        live.clear();
+        EXPECT_EQ(pool.trim(), stats.held_bytes.now);
+        EXPECT_EQ(used(), 0u);
+        EXPECT_FALSE(pool.acquire(5_MiB).empty());
+    }
+}
+
+TEST_F(PlainLimits, AnAllocationIsNoLargerThanLimitsAndTheDeviceAllow) {
+    std::size_t total = 0;
+    ASSERT_EQ(driver.device_total(&total, ordinal), 0);
+    {
+        Pool pool{plain(), {.max_bytes = 5_MiB}};
+        const Buffer buffer = pool.acquire(5_MiB);
+        EXPECT_EQ(used(), 5_MiB);
+        EXPECT_THROW((void)pool.acquire(1_MiB), OutOfMemory);
+    }
+    {
+        Pool pool{plain(), {.max_idle_bytes = 0}};
+        const Buffer buffer = pool.acquire(5_MiB);
+        EXPECT_EQ(used(), 5_MiB) << "nothing is left over to be idle";
+    }
+    {
+        Pool pool{plain()};
+        driver.control->set_total_bytes(ordinal, in_use(ordinal) + 5_MiB);
+        const Buffer buffer = pool.acquire(5_MiB);
+        EXPECT_EQ(pool.stats().held_bytes.now, 5_MiB);
+        EXPECT_TRUE(pool.try_acquire(1_MiB).empty());
+        EXPECT_EQ(pool.stats().held_bytes.now, 5_MiB);
+        driver.control->set_total_bytes(ordinal, total);
+    }
+    EXPECT_EQ(used(), 0u);
+}
+
+TEST_F(PlainLimits, AnAllocationThatFailsLeavesNothingBehind) {
+    Pool pool{plain()};
+    driver.control->fail("cuMemAlloc_v2", 1, 1, 999);
+
+    EXPECT_THROW((void)pool.acquire(5_MiB), DeviceError);
+
+    EXPECT_EQ(pool.stats().held_bytes.now, 0u);
+    EXPECT_EQ(used(), 0u);
+    EXPECT_FALSE(pool.acquire(5_MiB).empty());
+}
+
+TEST_F(PlainLimits, AnAllocationOfWhichAPartIsLentStaysWhole) {
+    Pool pool{plain()};
+    pool.acquire(64_MiB).release();
+    const Buffer part = pool.acquire(3_MiB);
+
+    EXPECT_EQ(pool.trim(), 61_MiB);
+
+    EXPECT_EQ(pool.stats().held_bytes.now, 3_MiB);
+    EXPECT_EQ(used(), 64_MiB);
+    const Buffer again = pool.acquire(50_MiB);
+    EXPECT_EQ(used(), 64_MiB) << "what is allocated already comes first";
+}
+
+TEST_F(PlainLimits, AllocationsBeginWhereTheAlignmentWants) {
+    for (const Memory& memory : {plain(), Memory::managed()}) {
+        Pool pool{memory, {.alignment = 64_KiB}};
+        std::vector<Buffer> buffers;
+        for (std::size_t i = 0; i < 40; ++i) {
+            buffers.push_back(pool.acquire(i * 30_KiB));
+            EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffers.back().data()) % 64_KiB, 0u);
+            if (memory.host_accessible()) {
+                std::memset(buffers.back().data(), 1, buffers.back().size());
+            }
+        }
+        buffers.clear();
+        pool.trim();
+        EXPECT_EQ(used(), 0u);
+    }
 }
 
 }  // namespace
