@@ -312,7 +312,7 @@ TEST_F(PlainLimits, AllocationsBeginWhereTheAlignmentWants) {
     for (const Memory& memory : {plain(), Memory::managed()}) {
         Pool pool{memory, {.alignment = 64_KiB}};
         std::vector<Buffer> buffers;
-        for (std::size_t i = 0; i < 40; ++i) {
+        for (std::size_t i = 1; i <= 40; ++i) {
             buffers.push_back(pool.acquire(i * 30_KiB));
             EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffers.back().data()) % 64_KiB, 0u);
             if (memory.host_accessible()) {
