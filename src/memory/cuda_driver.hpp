@@ -23,6 +23,8 @@ using Graph = struct GraphTag*;
 using UserObject = struct UserObjectTag*;
 using Uuid = std::array<unsigned char, 16>;
 
+inline Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
+
 inline constexpr Result success = 0, error_out_of_memory = 2, error_deinitialized = 4,
                         error_not_ready = 600, error_capture_implicit = 906;
 

@@ -8,7 +8,6 @@ namespace {
 
 Stream stream_of(const StreamInfo& info) noexcept { return static_cast<Stream>(info.handle); }
 Event event_of(void* event) noexcept { return static_cast<Event>(event); }
-Address address_of(const void* data) noexcept { return reinterpret_cast<Address>(data); }
 
 /// The legacy stream is never captured itself.
 Capture capture_of(const Driver& driver, void* stream) noexcept {

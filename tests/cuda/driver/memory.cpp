@@ -63,7 +63,6 @@ Books& books() {
 }
 
 void* pointer(Address address) { return reinterpret_cast<void*>(address); }
-Address address_of(const void* data) { return reinterpret_cast<Address>(data); }
 std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
 /// The entry of a map of ranges that holds an address.
