@@ -40,17 +40,20 @@ public:
         const std::scoped_lock hold(lock_);
         all_.emplace(begin, Segment{bytes, of});
     }
-    /// Removes the segments that lie in a part; calls f(begin, bytes, of) for each, with no lock held.
+    /// Removes the segments that lie in a part; calls f(begin, bytes, of) for each, with no lock held. From then on its
+    /// addresses may be another's.
     template <class F>
     void remove(std::byte* begin, std::size_t bytes, F f) noexcept {
+        std::byte* const end = begin + bytes;
         for (;;) {
             typename Map::node_type node;
             {
                 const std::scoped_lock hold(lock_);
                 const auto found = all_.lower_bound(begin);
-                if (found == all_.end() || found->first >= begin + bytes) return;
+                if (found == all_.end() || found->first >= end) return;
                 node = all_.extract(found);
             }
+            begin = node.key() + node.mapped().bytes;
             f(node.key(), node.mapped().bytes, node.mapped().of);
         }
     }

@@ -62,7 +62,7 @@ public:
     /// Whether segments can have a second place.
     [[nodiscard]] virtual bool moves() const noexcept = 0;
     /// Whether addresses are there before and after their bytes. If not, none can be reserved: allocate() makes a
-    /// segment with addresses of its own, and unmap() takes them away, too.
+    /// segment with addresses of its own, and unmap() takes them away, too; then they may be anybody's at once.
     [[nodiscard]] virtual bool keeps_addresses() const noexcept { return true; }
     /// Returns how much to map where `bytes` more are needed and `held` are there: at least that.
     [[nodiscard]] virtual std::size_t growth(std::size_t bytes,

@@ -388,7 +388,7 @@ void Arena::grow_ranges(std::size_t bytes) {
 
 void Arena::add_range(void* data, std::size_t bytes) {
     store_.reserve(1);
-    ranges_.reserve(ranges_.size() + 1);
+    if (ranges_.size() == ranges_.capacity()) ranges_.reserve(2 * ranges_.size() + 1);
     Block& hole = store_.take();
     hole.data = data;
     hole.bytes = bytes;

@@ -219,8 +219,8 @@ private:
         Block* first;
         std::byte* used_end;  // nothing beyond was ever lent
     };
-    struct
-        Place {  // where a new block goes: idle, hollow, idle neighbours, the outer ones optional
+    /// Where a new block goes: idle, hollow, idle neighbours, the outer ones optional.
+    struct Place {
         Block* before = nullptr;
         Block* hollow = nullptr;
         Block* after = nullptr;
@@ -260,6 +260,7 @@ private:
     [[nodiscard]] std::size_t growth_at(const Place& place, std::size_t held) const noexcept;
     struct Choice {
         std::size_t too_many;             // beyond what is wanted
+        std::size_t looks = SIZE_MAX;     // so many of the oldest holes are looked at
         Place spared = {};                // its neighbours stay,
         std::byte* spared_end = nullptr;  // of the one after it what comes before this
     };

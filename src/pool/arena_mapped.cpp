@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t excess = 8;    // of what is held, this part may go beyond what is wanted
 constexpr std::size_t victims = 64;  // so many of the largest holes are compared
+constexpr std::size_t most_by_age = 4096;  // so many of the oldest ones are looked at
 
 }  // namespace
 
@@ -202,11 +203,11 @@ std::size_t Arena::take_segments_for(const Holes& holes, const Holes& settled, s
         const std::size_t lead = place.before != nullptr ? place.before->bytes : 0;
         choice.spared_end = place.after->begin() + (bytes - lead - needed);
     }
-    if (!mapped_->moves()) return take_segments(growth, choice, into);
-
     // What moves stays, so it must be allowed to, and have a place there.
     const std::size_t left_over = growth - needed;
-    if (left_over > idle_limit) {
+    if (!mapped_->moves()) {
+        others = true;
+    } else if (left_over > idle_limit) {
         growth = needed;
         choice.too_many = 0;
     } else {
@@ -222,13 +223,14 @@ std::size_t Arena::take_segments_for(const Holes& holes, const Holes& settled, s
         if (part == 0) break;
         taken += part;
     }
+    choice.looks = most_by_age;
     if (others && taken < growth) taken += take_segments(growth - taken, choice, into);
     return taken;
 }
 
 std::size_t Arena::take_segments(std::size_t bytes, const Choice& choice, Leaving& into) noexcept {
-    std::size_t taken = 0;
-    for (Block* hole = ages_.first(); hole != nullptr && taken < bytes;) {
+    std::size_t taken = 0, looks = choice.looks;
+    for (Block* hole = ages_.first(); hole != nullptr && taken < bytes && looks > 0; --looks) {
         Block& victim = *hole;
         hole = Ages::after(*hole);
         taken += take_segments_of(victim, bytes - taken, choice, into);
@@ -244,7 +246,8 @@ Block* Arena::best_victim(const Holes& holes, const Holes& settled, std::size_t 
     std::size_t best_mean = 0;
     const auto look_at = [&](const Bins& bins) {
         std::size_t looks = victims;
-        for (Block* hole = bins.largest(); hole != nullptr && looks > 0;
+        for (Block* hole = bins.largest();
+             hole != nullptr && hole->bytes >= source_.page() && looks > 0;
              hole = bins.after(*hole), --looks) {
             const auto [begin, end] = segments_of(*hole, wanted, choice);
             if (begin == end) continue;
@@ -266,7 +269,7 @@ Block* Arena::best_victim(const Holes& holes, const Holes& settled, std::size_t 
 /// Returns where whole segments lie in a hole, as many as make up `wanted` bytes if there are.
 MappedSource::Part Arena::segments_of(const Block& victim, std::size_t wanted,
                                       const Choice& choice) const noexcept {
-    if (&victim == choice.spared.before) return {};
+    if (victim.bytes < source_.page() || &victim == choice.spared.before) return {};
     std::byte* const first = &victim == choice.spared.after ? choice.spared_end : victim.begin();
     const std::size_t most = wanted + std::min(choice.too_many, MappedSource::all - wanted);
     return mapped_->segments_within(first, victim.end(), wanted, most);

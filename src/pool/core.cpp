@@ -280,7 +280,7 @@ Arena::Taken Core::fetch(Lane& lane, std::size_t size, std::size_t room, Lock& l
                                : maps   ? map_more(lane, size, room, 0, lock)
                                         : arena_->take_new(lane, carved(size), room, moving(size));
     if (taken.outcome == Arena::Outcome::done && !maps) held_ += taken.new_bytes;
-    held_peak_ = std::max(held_peak_, held_);
+    note_held();
     return taken;
 }
 
@@ -298,7 +298,7 @@ Core::Attempt Core::try_grow(Block& block, std::size_t size) {
         if (taken.outcome == Arena::Outcome::done) {
             held_ += taken.new_bytes;
             missed_bytes_ += taken.new_bytes;
-            held_peak_ = std::max(held_peak_, held_);
+            note_held();
             now_out(lane_of(*taken.block), *taken.block);
             --blocks_out_;  // it was out before
             lane_of(*taken.block).bytes_out -= before;
@@ -350,32 +350,18 @@ void Core::pay_for_moves(std::size_t size) noexcept {
     moves_.pay(made * price);
 }
 
-/// Asks a memory that lends whole blocks; null if it has none. A source of the user's may throw.
-void* Core::allocate_whole(std::size_t size, Lock& lock) {
-    const auto allocate = [&] { return memory_.source()->allocate(size, options_.alignment); };
-    try {
-        return streams_ == nullptr ? allocate() : unlocked(lock, allocate);
-    } catch (const std::bad_alloc&) {
-        return nullptr;
-    } catch (...) {
-        shelf_.remove_room();
-        throw;
-    }
-}
-
-/// A block of the memory's own; null if it has none. It counts as held while the lock is free.
-Block* Core::take_outside(std::size_t size, Lock& lock) {
+/// A block of a memory that lends whole ones; null if it has none. A source of the user's may throw.
+Block* Core::take_outside(std::size_t size) {
     store_.reserve(1);
     Block& block = store_.take();
-    held_ += size;
     try {
-        block.data = allocate_whole(size, lock);
+        block.data = memory_.source()->allocate(size, options_.alignment);
+    } catch (const std::bad_alloc&) {
+        block.data = nullptr;
     } catch (...) {
-        held_ -= size;
         store_.give(block);
         throw;
     }
-    held_ -= size;  // fetch() counts it
     if (block.data == nullptr) {
         store_.give(block);
         return nullptr;
@@ -390,19 +376,24 @@ Arena::Taken Core::take_whole(Lane& lane, std::size_t size, std::size_t room, Lo
     if (size > room) return {Outcome::over_limit, nullptr, size};
     shelf_.add_room();
     Block* block = nullptr;
-    if (arena_) {
-        const std::size_t span = round_up(size, options_.alignment);
-        block = arena_->mapped() != nullptr
+    const std::size_t span = arena_ ? round_up(size, options_.alignment) : size;
+    try {
+        block = !arena_ ? take_outside(size)
+                : arena_->mapped() != nullptr
                     ? map_more(lane, span, span, span - size, lock).block
                     : arena_->take_new(lane, span, no_limit, Arena::Moving::none).block;
-        if (block != nullptr) block->slack = span - size;
-    } else {
-        block = take_outside(size, lock);
-        if (block != nullptr) block->holes = &lane;
+    } catch (...) {
+        shelf_.remove_room();
+        throw;
     }
     if (block == nullptr) {
         shelf_.remove_room();
         return {Outcome::memory_refused, nullptr, size};
+    }
+    if (arena_) {
+        block->slack = span - size;
+    } else {
+        block->holes = &lane;
     }
     block->bytes = size;
     block->state = BlockState::out;

@@ -273,6 +273,7 @@ private:
     using Magazines = List<ThreadMagazine, &ThreadMagazine::in_pool>;
     using Bucket = List<ThreadMagazine, &ThreadMagazine::in_bucket>;
 
+    class Arrival;
     /// Segments on their way to where a lane grows. They are idle again unless they arrive.
     class Apart {
     public:
@@ -318,9 +319,9 @@ private:
     void earn_moves() noexcept;
     Arena::Moving moving(std::size_t size) noexcept;
     void pay_for_moves(std::size_t size) noexcept;
-    void* allocate_whole(std::size_t size, Lock& lock);
-    Block* take_outside(std::size_t size, Lock& lock);
+    Block* take_outside(std::size_t size);
     Arena::Taken take_whole(Lane& lane, std::size_t size, std::size_t room, Lock& lock);
+    void note_held() noexcept { held_peak_ = std::max(held_peak_, held_ - arriving_); }
     void lend(Block& block, std::size_t bytes) noexcept;
     [[nodiscard]] std::size_t block_bytes(std::size_t bytes) const;
     [[nodiscard]] std::size_t carved(std::size_t size) const noexcept;
@@ -522,6 +523,7 @@ private:
     bool forking_ = false;            // every owner stays outside its magazine
 
     std::uint64_t held_ = 0, held_peak_ = 0;
+    std::uint64_t arriving_ = 0;  // of what is held, asked of the memory and not there yet
     std::uint64_t allowances_ = 0;
     std::uint64_t blocks_out_ = 0;  // lent, in magazines and in the depot
     std::uint64_t hits_ = 0, misses_ = 0, grows_ = 0, failures_ = 0;

@@ -35,6 +35,30 @@ constexpr std::uint64_t most_of_range = 4;  // the same
 
 }  // namespace
 
+/// Bytes that are asked of the memory with the lock free. They are held from the start, so that limits count them, and
+/// part of the peak once they are there; no longer held if they never come.
+class Core::Arrival {
+public:
+    Arrival(Core& core, std::uint64_t bytes) noexcept : core_(core), bytes_(bytes) {
+        core_.held_ += bytes;
+        core_.arriving_ += bytes;
+    }
+    Arrival(const Arrival&) = delete;
+    Arrival& operator=(const Arrival&) = delete;
+    ~Arrival() {
+        core_.held_ -= bytes_;
+        core_.arriving_ -= bytes_;
+    }
+    void complete() noexcept {
+        core_.arriving_ -= std::exchange(bytes_, 0);
+        core_.note_held();
+    }
+
+private:
+    Core& core_;
+    std::uint64_t bytes_;
+};
+
 /// How much of a growth may stay idle: little of what the limits allow, which is for what users release.
 std::uint64_t Core::room_for_leftovers() const noexcept {
     const std::uint64_t kept = central_idle() + allowances_;
@@ -69,8 +93,7 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
     if (growth.outcome != Outcome::done) return {growth.outcome, nullptr, growth.new_bytes};
     const std::size_t counted = growth.new_bytes - slack;
     std::size_t moved = 0;
-    held_ += counted;
-    held_peak_ = std::max(held_peak_, held_);
+    Arrival arrival(*this, counted);
     if (!growth.backed) {
         const std::size_t spare = growth.spare != nullptr ? growth.spare->bytes : 0;
         void* const data = growth.fresh->data;
@@ -80,17 +103,16 @@ Arena::Taken Core::map_more(Lane& lane, std::size_t size, std::size_t room, std:
             const std::vector<MappedSource::Part> parts = apart.parts();
             mapped = unlocked(lock, [&] { return source.map(data, bytes, parts); });
         } catch (...) {
-            held_ -= counted;
             arena_->cancel_growth(growth);
             throw;
         }
         if (!mapped) {
-            held_ -= counted;
             arena_->cancel_growth(growth);
             return {Outcome::memory_refused, nullptr, growth.new_bytes};
         }
         moved = apart.arrived();
     }
+    arrival.complete();
     Block& block = arena_->end_growth(growth, rest, size, coarse_now(), ++order_);
     block.holes = &lane;
     if (central_idle() + allowances_ > options_.max_idle_bytes) enforce();  // others were quicker
@@ -107,28 +129,23 @@ Arena::Taken Core::add_segment(Lane& lane, std::size_t size, std::size_t room, s
     std::size_t bytes = size;
     if (wished <= room && wished - size <= room_for_leftovers()) bytes = wished;
     for (;; bytes = size) {
-        const std::size_t counted = bytes - slack;
-        held_ += counted;
-        held_peak_ = std::max(held_peak_, held_);
-        void* data = nullptr;
+        Arrival arrival(*this, bytes - slack);
+        void* const data =
+            unlocked(lock, [&] { return source.allocate(bytes, options_.alignment); });
+        if (data == nullptr && bytes > size) continue;
+        if (data == nullptr) return {Outcome::memory_refused, nullptr, size};
+        Block* block = nullptr;
         try {
-            data = unlocked(lock, [&] { return source.allocate(bytes, options_.alignment); });
-            if (data != nullptr) {
-                Block& block = arena_->add_segment(data, bytes, leftovers_of(lane), size,
-                                                   coarse_now(), ++order_);
-                block.holes = &lane;
-                if (central_idle() + allowances_ > options_.max_idle_bytes) enforce();
-                return {Outcome::done, &block, counted};
-            }
-        } catch (...) {
-            held_ -= counted;
-            if (data != nullptr) {
-                unlocked(lock, [&] { source.deallocate(data, bytes, options_.alignment); });
-            }
+            block =
+                &arena_->add_segment(data, bytes, leftovers_of(lane), size, coarse_now(), ++order_);
+        } catch (const std::bad_alloc&) {
+            unlocked(lock, [&] { source.deallocate(data, bytes, options_.alignment); });
             throw;
         }
-        held_ -= counted;
-        if (bytes == size) return {Outcome::memory_refused, nullptr, size};
+        block->holes = &lane;
+        arrival.complete();
+        if (central_idle() + allowances_ > options_.max_idle_bytes) enforce();
+        return {Outcome::done, block, bytes - slack};
     }
 }
 
@@ -250,7 +267,7 @@ void Core::Apart::put_back(Block& block) noexcept {
     if (held > core_.options_.max_bytes) {
         core_.evict(held - core_.options_.max_bytes, &Evictions::max_bytes);
     }
-    core_.held_peak_ = std::max(core_.held_peak_, core_.held_);
+    core_.note_held();
     core_.enforce();
 }
 
@@ -393,15 +410,8 @@ void Core::see_off(Lock& lock) noexcept {
             if (!block->in_arena) {
                 const std::unique_ptr<std::function<void(void*)>> deleter(block->deleter);
                 void* const data = block->data;
-                const std::size_t bytes = block->bytes;
                 store_.give(*block);
-                unlocked(lock, [&] {
-                    if (deleter != nullptr) {
-                        (*deleter)(data);
-                    } else {
-                        memory_.source()->deallocate(data, bytes, options_.alignment);
-                    }
-                });
+                unlocked(lock, [&] { (*deleter)(data); });
                 continue;
             }
             try {

@@ -133,7 +133,7 @@ void Core::to_memory(Block& block) noexcept {
     }
     outside_.remove(block);
     if (marks_) mark_defined(block.data, block.bytes);
-    if (block.deleter != nullptr || streams_ != nullptr) {
+    if (block.deleter != nullptr) {
         farewells_.push_back(block);
         return;
     }
@@ -189,7 +189,7 @@ void Core::adopt(void* data, std::size_t bytes, std::function<void(void*)> delet
                                                : evictions_.max_idle_bytes);
         to_memory(block);
     } else {
-        held_peak_ = std::max(held_peak_, held_);
+        note_held();
         to_central(block, coarse_now());
         enforce();
     }

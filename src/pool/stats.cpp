@@ -215,7 +215,7 @@ PoolStats Core::stats() {
     stats.lent_bytes = {now.lent_bytes, lent_peak_};
     stats.idle_buffers = {now.idle_buffers, idle_buffers_peak_};
     stats.idle_bytes = {now.idle_bytes, idle_peak_};
-    stats.held_bytes = {held_, held_peak_};
+    stats.held_bytes = {held_, std::max(held_peak_, held_)};
     stats.waste_bytes = {now.waste, waste_peak_};
     finish(lock);
     return stats;

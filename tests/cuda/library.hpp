@@ -32,7 +32,9 @@ struct Library : cuda::Driver {
 #define CISTERN_DECLARE(name, symbol, parameters) cuda::Result(*name) parameters = nullptr;
     CISTERN_TEST_CUDA_FUNCTIONS(CISTERN_DECLARE)
 #undef CISTERN_DECLARE
-    const DriverControl* control = nullptr;  // null: a real one
+    const DriverControl* control =
+        nullptr;                // null: a real one, or a stand-in that is taken for one
+    bool runs_kernels = false;  // a stand-in does not
     void* handle = nullptr;
     std::string missing;  // functions that it should have; the library itself if there is none
 
@@ -53,7 +55,7 @@ struct Library : cuda::Driver {
 private:
     explicit Library(const char* named) {
         const char* const file = named != nullptr ? named : "libcuda.so.1";
-        setenv("TEST_CUDA_DEVICES", "6", 0);  // of a stand-in: some tests want one to themselves
+        setenv("TEST_CUDA_DEVICES", "7", 0);  // of a stand-in: some tests want one to themselves
         handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
         if (handle == nullptr) {
             missing = dlerror();
@@ -68,7 +70,9 @@ private:
 #undef CISTERN_FIND
         const DriverControl* (*find_control)() = nullptr;
         find(find_control, "cistern_test_cuda_control", false);
-        if (find_control != nullptr) control = find_control();
+        runs_kernels = find_control == nullptr;
+        const bool disguised = std::getenv("TEST_CUDA_DISGUISED") != nullptr;
+        if (find_control != nullptr && !disguised) control = find_control();
     }
 };
 

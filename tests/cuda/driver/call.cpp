@@ -132,6 +132,7 @@ constexpr cistern::test::DriverControl control{
         },
     .poison = [] { poison(); },
     .bytes_in_use = [](int device) { return bytes_in_use(device); },
+    .managed_bytes = [] { return managed_bytes(); },
     .set_total_bytes = [](int device, std::size_t bytes) { set_total_bytes(device, bytes); },
     .set_attribute = [](int attribute, int value) { set_attribute(attribute, value); },
     .set_reuse_streams = [](bool reuse) { set_reuse_streams(reuse); },

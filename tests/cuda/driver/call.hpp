@@ -78,6 +78,7 @@ void set_attribute(int attribute, int value);
 
 // memory.cpp
 std::size_t bytes_in_use(int device);
+std::size_t managed_bytes();
 std::size_t total_bytes(int device);
 void set_total_bytes(int device, std::size_t bytes);
 std::size_t handle_count();

@@ -9,6 +9,7 @@
 //   TEST_CUDA_DELAY_US        the longest random delay before a piece of work, 200
 //   TEST_CUDA_HIDDEN          how many devices of the machine come before the first visible one, 0
 //   TEST_CUDA_REUSE_STREAMS   1: a new stream gets the handle of one destroyed before
+//   TEST_CUDA_DISGUISED       1: tests take it for a real driver, and may not call the function below
 
 #include <cstddef>
 
@@ -26,6 +27,8 @@ struct DriverControl {
     void (*poison)();
     /// Returns what is allocated on a device: created or mapped handles and plain allocations.
     std::size_t (*bytes_in_use)(int device);
+    /// Returns what is allocated as managed memory, which no device's limit counts.
+    std::size_t (*managed_bytes)();
     /// Changes a device's memory; what is in use stays.
     void (*set_total_bytes)(int device, std::size_t bytes);
     /// Changes an attribute of all devices.

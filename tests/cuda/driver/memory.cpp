@@ -245,6 +245,15 @@ std::size_t bytes_in_use(int device) {
     return books().used.at(static_cast<std::size_t>(device));
 }
 
+std::size_t managed_bytes() {
+    const std::shared_lock hold(books().lock);
+    std::size_t sum = 0;
+    for (const auto& [address, mapping] : books().mappings) {
+        if (mapping.managed) sum += mapping.bytes;
+    }
+    return sum;
+}
+
 std::size_t total_bytes(int device) {
     const std::shared_lock hold(books().lock);
     return books().total.at(static_cast<std::size_t>(device));
