@@ -91,7 +91,7 @@ def run_round(number, steps, core):
 
 def compare(rounds, steps):
     """What a step takes, on average, in each epoch and in both: of every one the median of all rounds."""
-    parts = {"first_epoch": slice(steps), "last_epoch": slice(steps, None), "both_epochs": slice(None)}
+    parts = {"first_epoch": slice(steps), "last_epoch": slice(steps, None), "all_epochs": slice(None)}
     found = {}
     for name, part in parts.items():
         ms = {allocator: statistics.mean(map(statistics.median, zip(*(each["times_ms"][allocator][part]
@@ -123,7 +123,7 @@ def main():
     for allocator, held in found["held_over_live"].items():
         print(f"{allocator:<8} held {held:.3f} x live")
     print("results are", "equal" if found["equal"] else "NOT equal")
-    for epochs in ("first_epoch", "last_epoch", "both_epochs"):
+    for epochs in ("first_epoch", "last_epoch", "all_epochs"):
         part = found[epochs]
         print(f"step in {epochs.replace('_', ' '):<11}: cupy {part['step_ms']['cupy']:.3f} ms, cistern "
               f"{part['step_ms']['cistern']:.3f} ms = {part['over_cupy']:.4f} x "
