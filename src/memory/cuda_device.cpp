@@ -2,7 +2,7 @@
 //
 // To map a handle costs 30 to 50 µs, whatever its size up to 32 MiB (H200, `cistern_bench_gpu mapping`), and only
 // whole handles can be unmapped: small ones leave less idle, large ones grow faster, so a growth has at most 6 of them
-// up to 384 MiB, fewer where they would be smaller than 1/512 of all that is mapped.
+// up to 384 MiB, fewer where they would be smaller than 1/1024 of all that is mapped.
 
 #include <fcntl.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t largest_handle = 64 << 20;
 constexpr std::size_t handles_per_growth = 6;  // unless they were larger than that
-constexpr std::size_t share_of_mapped = 512;   // a handle is no smaller part of it
+constexpr std::size_t share_of_mapped = 1024;  // a handle is no smaller part of it
 
 /// The size of the handles of a growth: small beside it and beside all that is `mapped`, since only whole ones can
 /// be given back, but not smaller, since each has its price.

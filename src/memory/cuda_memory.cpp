@@ -27,7 +27,7 @@ std::shared_ptr<MemorySource> make_managed(const DeviceContext& on) {
 }
 
 /// One source for each device, so that pools on it find each other when it runs out. Never destroyed.
-template <auto make>
+template <auto Make>
 Memory shared_source(int ordinal) {
     static std::mutex lock;
     static auto* const sources = new std::vector<std::shared_ptr<MemorySource>>;
@@ -37,7 +37,7 @@ Memory shared_source(int ordinal) {
         sources->resize(static_cast<std::size_t>(ordinal) + 1);
     }
     auto& source = sources->at(static_cast<std::size_t>(ordinal));
-    if (source == nullptr) source = make(device);
+    if (source == nullptr) source = Make(device);
     return Memory(source);
 }
 
