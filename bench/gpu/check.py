@@ -102,6 +102,8 @@ def tests(check):
             [check.folder / "cistern_contract", brief, "--gtest_filter=*/Device_*:*/Pinned_*:*/Managed_*"],
             passed),
     }
+    if (check.folder / "thrust").exists():
+        runs["examples/cuda/thrust.cu"] = ([check.folder / "thrust"], r"(sorted: yes.*)")
     if Path(sanitizer).exists():
         runs["memcheck"] = ([sanitizer, "--tool", "memcheck", "--report-api-errors", "no", "--error-exitcode", "9",
                              cuda, brief], passed + r"[\s\S]*ERROR SUMMARY: 0 errors")

@@ -9,10 +9,13 @@
 
 #include <cstdio>
 
-
 static_assert(cuda::mr::async_resource_with<cistern::cuda_resource, cuda::mr::device_accessible>);
 
 int main() {
+    if (!cistern::cuda_available()) {
+        std::puts("no CUDA device");
+        return 0;
+    }
     cistern::Pool pool(cistern::Memory::device());
     cudaStream_t stream = nullptr;
     cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
+#include <new>
 #include <utility>
 
 #include "cistern/pool.hpp"
@@ -113,8 +114,9 @@ public:
         : pool_(other.pool()), stream_(other.stream()) {}
 
     pointer allocate(size_type count) {
-        return pointer(
-            static_cast<T*>(detail::allocate_on(pool_, count * sizeof(T), alignof(T), stream_)));
+        std::size_t bytes = 0;
+        if (__builtin_mul_overflow(count, sizeof(T), &bytes)) throw std::bad_array_new_length();
+        return pointer(static_cast<T*>(detail::allocate_on(pool_, bytes, alignof(T), stream_)));
     }
     void deallocate(pointer data, size_type) noexcept {
         detail::deallocate_on(::thrust::raw_pointer_cast(data));
