@@ -13,9 +13,9 @@ void set_error() noexcept;
 /// Thrown when a Python error is set already.
 struct ErrorIsSet {};
 
-/// Returns what `body` returns, or `failed` with a Python error set.
+/// Returns what `body` returns, or `failed` with a Python error set. (What unwinds a thread that ends is no object.)
 template <class Result, class Body>
-Result guarded(Result failed, Body&& body) noexcept {
+[[gnu::no_sanitize("null")]] Result guarded(Result failed, Body&& body) noexcept {
     try {
         return body();
     } catch (const abi::__forced_unwind&) {
