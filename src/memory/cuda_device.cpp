@@ -58,6 +58,9 @@ public:
         driver().free(address_of(data));
     }
 
+    [[nodiscard]] bool could_lend(std::size_t bytes) const noexcept override {
+        return device().could_have(bytes);
+    }
     [[nodiscard]] std::size_t range_bytes(std::size_t bytes) const noexcept override {
         const std::size_t usual = round_up(device().total_bytes(), page_) * 4;
         return bytes <= usual / 4 ? usual : round_up(bytes, page_);

@@ -39,6 +39,10 @@ public:
     void deallocate(void* data, std::size_t bytes, std::size_t) noexcept override {
         unmap(data, bytes);
     }
+    /// Managed memory may be more than the device has.
+    [[nodiscard]] bool could_lend(std::size_t bytes) const noexcept override {
+        return kind() == MemoryKind::managed || device().could_have(bytes);
+    }
     [[nodiscard]] bool keeps_addresses() const noexcept override { return false; }
     [[nodiscard]] std::size_t range_bytes(std::size_t bytes) const noexcept override {
         return bytes;

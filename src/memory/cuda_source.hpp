@@ -136,6 +136,8 @@ public:
         if (kind_ == MemoryKind::pinned) return MemorySource::copy(to, from, bytes);
         const Entered entered(device());  // once the default stream's work is done
         check("cannot copy", driver().copy(address_of(to), address_of(from), bytes));
+        check("cannot copy",
+              driver().stream_synchronize(legacy_stream()));  // or on the device it goes on
     }
     using Streams::copy;
     using Streams::zero;

@@ -27,6 +27,8 @@ public:
     [[nodiscard]] virtual std::size_t move_step() const noexcept = 0;
     [[nodiscard]] virtual std::size_t least_move() const noexcept = 0;
 
+    /// Whether it could lend so many bytes if all that is idle came back.
+    [[nodiscard]] virtual bool could_lend(std::size_t /*bytes*/) const noexcept { return true; }
     /// Returns how many more bytes it likes to lend, negative if it has lent too many: beyond that, idle ones are
     /// given up first.
     [[nodiscard]] virtual std::ptrdiff_t bytes_left() const noexcept { return PTRDIFF_MAX; }

@@ -89,6 +89,10 @@ public:
     /// Every block must have been given back.
     ~Arena();
 
+    /// Whether the memory could lend so many bytes at all.
+    [[nodiscard]] bool could_lend(std::size_t bytes) const noexcept {
+        return source_.could_lend(bytes);
+    }
     /// What the memory has left for whom it likes.
     [[nodiscard]] std::ptrdiff_t bytes_left() const noexcept { return source_.bytes_left(); }
     /// The memory, if it maps segments.

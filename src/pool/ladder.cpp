@@ -67,17 +67,19 @@ bool Core::call_back(std::size_t bytes) {
 }
 
 /// Climbs the ladder for `bytes` more bytes, and tries on each rung. Throws OutOfMemory, or returns null if
-/// `may_fail`.
+/// `may_fail`. Where no idle bytes could help, none go: the request is beyond the limit, or all that the memory has.
 template <class Try>
 Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
     Registry& registry = Registry::instance();
+    const bool hopeless = bytes > largest_request || (arena_ && !arena_->could_lend(bytes));
     Attempt attempt;
     const auto works = [&](bool pressed) {
         Lock lock(lock_);
         const bool in_vain = !pressed && attempt.shortage == Shortage::pressure;
         pressed_ = pressed && may_press(bytes);
-        attempt = {nullptr, Shortage::memory};
-        if (bytes <= largest_request) {
+        const bool beyond = bytes > options_.max_bytes;
+        attempt = {nullptr, beyond ? Shortage::limit : Shortage::memory};
+        if (!beyond && !hopeless) {
             try {
                 attempt = attempt_once(lock);
             } catch (const std::bad_alloc&) {  // no descriptor to be had; nothing was changed
@@ -92,13 +94,15 @@ Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
         return attempt.block;
     }
     if (attempt.shortage == Shortage::pressure && works(false)) return attempt.block;
-    if (attempt.shortage == Shortage::memory && registry.trim_others(*this, no_limit) != 0 &&
-        works(false)) {
+    const auto others_could_help = [&] {
+        return attempt.shortage == Shortage::memory && !hopeless;
+    };
+    if (others_could_help() && registry.trim_others(*this, no_limit) != 0 && works(false)) {
         return attempt.block;
     }
     if (call_back(bytes)) {
         // What they released may be idle in another pool now.
-        if (attempt.shortage == Shortage::memory) registry.trim_others(*this, no_limit);
+        if (others_could_help()) registry.trim_others(*this, no_limit);
         if (works(false)) return attempt.block;
     }
     {

@@ -181,5 +181,19 @@ TEST_F(DeviceLimits, AFewBytesShortIsEnough) {
     EXPECT_EQ(in_use(), total) << "to the last byte";
 }
 
+TEST_F(DeviceLimits, MoreThanTheDeviceHasCostsNobodyIdleBytes) {
+    std::size_t total = 0;
+    ASSERT_EQ(driver.device_total(&total, 0), 0);
+    Pool pool{Memory::device()}, other{Memory::device()};
+    pool.acquire(100_MiB).release();
+    other.acquire(200_MiB).release();
+
+    EXPECT_TRUE(pool.try_acquire(total + 1).empty());
+    EXPECT_THROW((void)pool.array<double>(std::size_t{1} << 50), OutOfMemory);
+
+    EXPECT_EQ(pool.stats().idle_bytes.now, 100_MiB);
+    EXPECT_EQ(other.stats().idle_bytes.now, 200_MiB);
+}
+
 }  // namespace
 }  // namespace cistern::test

@@ -215,5 +215,24 @@ TEST_F(Plain, AllocationsBeginWhereTheAlignmentWants) {
     }
 }
 
+using Managed = Gpu;
+
+TEST_F(Managed, ABufferThatGrewIsTheHostsAtOnce) {
+    for (int i = 0; i < 20; ++i) {
+        Pool pool{Memory::managed()};
+        Buffer buffer = pool.acquire(1_MiB);
+        std::memset(buffer.data(), 5, buffer.size());
+        const Buffer behind_it = pool.acquire(1_MiB);
+
+        pool.grow(buffer, 4_MiB);
+
+        const auto* const bytes = static_cast<const unsigned char*>(buffer.data());
+        ASSERT_EQ(std::count(bytes, bytes + 1_MiB, 5), 1_MiB);
+        std::memset(buffer.data(), 6, 1_MiB);
+        ASSERT_EQ(driver.synchronize(), 0);
+        ASSERT_EQ(std::count(bytes, bytes + 1_MiB, 6), 1_MiB) << "nothing is still on its way";
+    }
+}
+
 }  // namespace
 }  // namespace cistern::test
