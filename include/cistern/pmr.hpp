@@ -24,7 +24,9 @@ void deallocate_to(Pool& pool, void* data, std::size_t bytes, std::size_t alignm
 
 class PoolResource : public std::pmr::memory_resource {
 public:
-    explicit PoolResource(const Pool& pool = default_pool()) : pool_(pool) {}
+    /// Throws InvalidArgument if the host cannot reach the pool's memory.
+    explicit PoolResource(const Pool& pool = default_pool())
+        : pool_(detail::of_host(pool, "a memory resource")) {}
     [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
 
 private:

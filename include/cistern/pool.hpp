@@ -74,11 +74,14 @@ class Vector;
 class Stream;
 class StreamPool;
 
+class Pool;
 namespace detail {
 template <class T>
 inline constinit char type_tag = 0;  // its address names the type
 struct Interop;
-}
+/// Throws InvalidArgument, saying who `needs` it, if the host cannot reach the pool's memory.
+const Pool& of_host(const Pool& pool, const char* needs);
+}  // namespace detail
 
 /// What a pool lends, in one order of use: the verbs that Pool and StreamPool share.
 class Lender {

@@ -4,7 +4,8 @@
 //     Vector<double> residuals = pool.vector<double>(1000);
 //     residuals.push_back(norm);
 //
-// Move-only; elements are trivially copyable. One thread at a time.
+// Move-only; elements are trivially copyable. One thread at a time. The host writes the elements: on memory that it
+// cannot reach, a vector is no more than its bytes.
 
 #include <algorithm>
 #include <cstddef>

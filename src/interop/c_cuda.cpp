@@ -11,6 +11,7 @@
 #include "interop/c_call.hpp"
 #include "interop/loans.hpp"
 #include "interop/open_lanes.hpp"
+#include "interop/text.hpp"
 #include "memory/cuda_streams.hpp"
 #include "memory/stream_order.hpp"
 #include "pool/core.hpp"
@@ -266,13 +267,15 @@ void* cistern_cuda_malloc(ptrdiff_t bytes, int device, void* stream) {
 void cistern_cuda_free(void* data, ptrdiff_t, int, void* stream) {
     status_of([&] {
         if (data != nullptr && !detail::deallocate_on(data, stream)) {
-            throw InvalidArgument("nothing is lent at this address");
+            throw InvalidArgument("nothing is lent at this address: " +
+                                  detail::text_of_address(data));
         }
     });
 }
 
 void cistern_cuda_used_on(void* data, void* stream) {
     status_of([&] {
+        if (data == nullptr) return;
         detail::visit_loan(data, [&](Buffer& buffer) {
             Core::mark_used(buffer, detail::fleeting(buffer.memory(), stream));
         });

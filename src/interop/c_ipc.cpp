@@ -6,6 +6,7 @@
 #include "cistern/cistern.h"
 #include "cistern/ipc.hpp"
 #include "interop/c_call.hpp"
+#include "interop/text.hpp"
 #include "memory/shareable.hpp"
 
 namespace cistern::detail {
@@ -83,7 +84,8 @@ void* cistern_open_shared(int socket, size_t* bytes, int32_t* device) {
 cistern_status cistern_close_shared(void* data) {
     return status_of([&] {
         if (data != nullptr && detail::Opened::instance().remove(data).empty()) {
-            throw InvalidArgument("nothing was opened at this address");
+            throw InvalidArgument("nothing was opened at this address: " +
+                                  detail::text_of_address(data));
         }
     });
 }

@@ -1,8 +1,10 @@
 #include "memory/cuda_driver.hpp"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -21,13 +23,22 @@ std::string text_of_version(int version) {
     return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+/// Whether a process that had started the driver forked this one, where it cannot be used.
+std::atomic<bool> forked{
+    false};  // relaxed: the child begins with one thread, and it stays as it is
+constexpr const char* why_forked = "this process was forked after CUDA was used: start it by exec";
+
 /// What came of looking for the driver. Kept as long as the process: buffers in statics may outlive
 /// everything else.
 struct Found {
     Driver driver;
     std::string why;  // there is none; empty if there is
 
-    Found() { why = look(); }
+    Found() {
+        why = look();
+        const auto in_child = [] { forked.store(true, std::memory_order_relaxed); };
+        if (why.empty()) pthread_atfork(nullptr, nullptr, in_child);
+    }
 
 private:
     [[nodiscard]] std::string look() {
@@ -55,7 +66,8 @@ private:
         CISTERN_CUDA_OPTIONAL_FUNCTIONS(CISTERN_FIND)
 #undef CISTERN_FIND
         if (missing != nullptr) {
-            return std::string("the CUDA driver lacks a function: ") + missing;
+            return std::string("the CUDA driver lacks a function: ") + missing + " is not in " +
+                   file;
         }
         if (const Result result = driver.init(0); result != success) {
             return text(result, "the CUDA driver does not start");
@@ -74,6 +86,7 @@ private:
         std::string text = std::string(what) + ": ";
         text += name != nullptr ? name : "error " + std::to_string(error);
         if (words != nullptr) text += std::string(" (") + words + ")";
+        if (forked.load(std::memory_order_relaxed)) text += std::string(": ") + why_forked;
         return text;
     }
     friend std::string cistern::cuda::text_of(const char* what, Result error);
@@ -88,7 +101,8 @@ const Found& found() {
 
 const Driver* driver() noexcept {
     try {
-        return found().why.empty() ? &found().driver : nullptr;
+        const bool usable = found().why.empty() && !forked.load(std::memory_order_relaxed);
+        return usable ? &found().driver : nullptr;
     } catch (...) {  // no memory even for the words
         return nullptr;
     }
@@ -96,6 +110,7 @@ const Driver* driver() noexcept {
 
 const Driver& require_driver() {
     if (!found().why.empty()) throw Unavailable(found().why);
+    if (forked.load(std::memory_order_relaxed)) throw Unavailable(why_forked);
     return found().driver;
 }
 

@@ -3,15 +3,16 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "base/bytes.hpp"
 #include "base/size_class.hpp"
 #include "memory/cuda_streams.hpp"
+#include "memory/limits.hpp"
 #include "memory/sparse.hpp"
 
 namespace cistern::cuda {
@@ -123,8 +124,17 @@ public:
     [[nodiscard]] bool host_uses() const noexcept final { return host_accessible(); }
     [[nodiscard]] std::size_t usual_max_idle_bytes() const noexcept final {
         const bool of_host = kind_ == MemoryKind::pinned;
-        return of_host || std::getenv("CISTERN_MAX_IDLE_BYTES") != nullptr ? 0
-                                                                           : device().total_bytes();
+        return of_host || max_idle_bytes_of_environment() ? 0 : device().total_bytes();
+    }
+
+    [[nodiscard]] std::string space() const final {
+        std::size_t free = 0, total = 0;
+        const Entered entered(device());
+        const bool told =
+            kind_ == MemoryKind::device && driver().memory_info(&free, &total) == success;
+        return told ? ", the device has " + exact_text_of_bytes(total) + ", free " +
+                          exact_text_of_bytes(free)
+                    : "";
     }
 
     void zero(void* data, std::size_t bytes) noexcept final {

@@ -45,8 +45,9 @@ StreamInfo Streams::look_at(void* stream) const {
         Context context = nullptr;
         check("not a stream", driver().stream_context(static_cast<Stream>(stream), &context));
         if (context != device_.context()) {
-            throw InvalidArgument("stream belongs to another device than the memory: device " +
-                                  std::to_string(device_.ordinal()));
+            throw InvalidArgument(
+                "stream belongs to another device than the memory, which is device " +
+                std::to_string(device_.ordinal()) + "'s");
         }
     }
     if (const Capture capture = capture_of(driver(), stream); capture.status != 0) {

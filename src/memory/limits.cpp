@@ -106,18 +106,22 @@ std::ptrdiff_t host_bytes_left() noexcept {
     return static_cast<std::ptrdiff_t>(most - host_bytes_held.load(std::memory_order_relaxed));
 }
 
-std::size_t default_max_idle_bytes() {
-    static const std::size_t bytes = [] {
+std::optional<std::size_t> max_idle_bytes_of_environment() {
+    static const std::optional<std::size_t> bytes = []() -> std::optional<std::size_t> {
         const char* const text =
             std::getenv("CISTERN_MAX_IDLE_BYTES");  // NOLINT(concurrency-mt-unsafe)
         const std::string setting = text != nullptr ? text : "";
         std::size_t number = 0;
         const char* const end = setting.data() + setting.size();
         const auto [rest, error] = std::from_chars(setting.data(), end, number);
-        return error == std::errc{} && rest == end && !setting.empty() ? number
-                                                                       : process_memory_limit() / 2;
+        if (error != std::errc{} || rest != end || setting.empty()) return std::nullopt;
+        return number;
     }();
     return bytes;
+}
+
+std::size_t default_max_idle_bytes() {
+    return max_idle_bytes_of_environment().value_or(process_memory_limit() / 2);
 }
 
 }  // namespace cistern

@@ -4,12 +4,16 @@
 #include <atomic>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 
 namespace cistern {
 
 /// Returns the smallest of the machine's memory and the limits of the cgroups (v1 and v2) that this
 /// process is in, reading proc/ and sys/ under `root`; 0 if none of them can be read.
 std::size_t memory_limit_under(const std::filesystem::path& root);
+
+/// Returns what CISTERN_MAX_IDLE_BYTES says, if that is an unsigned number.
+std::optional<std::size_t> max_idle_bytes_of_environment();
 
 /// What all pools of this process have of the host's memory, page-locked or not. Relaxed everywhere: only the
 /// number itself is shared.

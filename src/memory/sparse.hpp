@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "cistern/memory.hpp"
 
@@ -29,6 +30,8 @@ public:
 
     /// Whether it could lend so many bytes if all that is idle came back.
     [[nodiscard]] virtual bool could_lend(std::size_t /*bytes*/) const noexcept { return true; }
+    /// Returns ", the device has ...", for errors; nothing if that says nothing.
+    [[nodiscard]] virtual std::string space() const { return {}; }
     /// Returns how many more bytes it likes to lend, negative if it has lent too many: beyond that, idle ones are
     /// given up first.
     [[nodiscard]] virtual std::ptrdiff_t bytes_left() const noexcept { return PTRDIFF_MAX; }

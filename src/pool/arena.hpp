@@ -21,6 +21,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/list.hpp"
@@ -93,6 +94,7 @@ public:
     [[nodiscard]] bool could_lend(std::size_t bytes) const noexcept {
         return source_.could_lend(bytes);
     }
+    [[nodiscard]] std::string space() const { return source_.space(); }
     /// What the memory has left for whom it likes.
     [[nodiscard]] std::ptrdiff_t bytes_left() const noexcept { return source_.bytes_left(); }
     /// The memory, if it maps segments.

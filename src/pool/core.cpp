@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 
 #include "base/bytes.hpp"
 #include "base/size_class.hpp"
 #include "memory/clock.hpp"
+#include "memory/limits.hpp"
 #include "memory/watch.hpp"
 #include "pool/options.hpp"
 
@@ -55,8 +55,7 @@ Core::Core(Memory memory, PoolOptions options)
               dynamic_cast<SparseSource*>(memory_.source().get()) != nullptr),
       marks_(memory_is_watched() && memory_.host_accessible()),
       streams_(dynamic_cast<StreamOrder*>(memory_.source().get())),
-      usual_max_idle_(std::getenv("CISTERN_MAX_IDLE_BYTES") == nullptr ? default_max_idle_bytes()
-                                                                       : 0),
+      usual_max_idle_(max_idle_bytes_of_environment() ? 0 : default_max_idle_bytes()),
       store_(*this),
       shelf_(options_.fit) {
     check_options(options_);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <ostream>
+#include <set>
 #include <sstream>
 
 #include "base/bytes.hpp"
@@ -113,7 +114,6 @@ Explanation Core::explain() {
     explanation.pool = options_.name;
     explanation.memory = memory_.name();
     explanation.fit = text_of_fit(options_.fit);
-    explanation.threads = threads_;
 
     const std::uint64_t now = coarse_now();
     Survey survey(now);
@@ -139,7 +139,9 @@ Explanation Core::explain() {
                             options_.max_idle_age == forever ? now : block.released_at);
         }
     };
+    std::set<const detail::ThreadFront*> threads;  // which have a magazine for each stream
     for (const ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
+        threads.insert(m->owner);
         if (m->holds()) survey.not_lent(m->hand->bytes, now);
         for (detail::Rack const rack : m->racks) walk(rack);
     }
@@ -158,6 +160,8 @@ Explanation Core::explain() {
     for (const Block* block = parked_.first(); block != nullptr; block = Batches::after(*block)) {
         survey.not_lent(block->bytes, now);
     }
+
+    explanation.threads = threads.size();
 
     const Totals totals = note_all_peaks();
     explanation.held_bytes = held_;

@@ -155,13 +155,17 @@ void Core::throw_out_of_memory(std::size_t bytes, Shortage shortage) {
     const PoolStats now = stats();
     std::string text = shortage == Shortage::limit ? "pool '" + options_.name + "' is at its limit"
                                                    : "memory '" + memory_.name() + "' is exhausted";
-    text += ": requested " + exact_text_of_bytes(bytes) + ", lent " +
-            exact_text_of_bytes(now.lent_bytes.now) + ", idle " +
+    text += ": requested " + exact_text_of_bytes(bytes);
+    if (const std::size_t block = block_bytes(bytes); block != bytes) {
+        text += " (a block of " + exact_text_of_bytes(block) + ")";
+    }
+    text += ", lent " + exact_text_of_bytes(now.lent_bytes.now) + ", idle " +
             exact_text_of_bytes(now.idle_bytes.now) + " by pool '" + options_.name + "'";
     if (shortage == Shortage::limit) {
         text += ", max_bytes " + exact_text_of_bytes(options().max_bytes);
     } else {
         text += Registry::instance().describe_others(*this);
+        if (arena_) text += arena_->space();
     }
     throw OutOfMemory(text);
 }

@@ -106,12 +106,32 @@ SharedBuffer share(const Buffer& buffer) {
     return share_bytes(buffer.memory(), buffer.data(), buffer.size());
 }
 
+const Pool& detail::of_host(const Pool& pool, const char* needs) {
+    if (pool.memory().host_accessible()) return pool;
+    throw InvalidArgument(std::string("the host cannot reach memory '") + pool.memory().name() +
+                          "', as " + needs + " has to");
+}
+
 Pool& default_pool() { return default_pool(MemoryKind::host); }
 
 namespace {
 
 /// Those of devices, once made: hooks ask for them with each call.
 constinit std::array<std::atomic<Pool*>, 16> pools_of_devices{};
+
+Memory memory_of(MemoryKind kind, int device) {
+    switch (kind) {
+        case MemoryKind::host:
+            return Memory::host();
+        case MemoryKind::pinned:
+            return Memory::pinned(device);
+        case MemoryKind::device:
+            return Memory::device(device);
+        case MemoryKind::managed:
+            return Memory::managed(device);
+    }
+    throw InvalidArgument("there is no such memory: " + std::to_string(static_cast<int>(kind)));
+}
 
 Pool& find_default(MemoryKind kind, int device) {
     // Never destroyed: statics may hold their buffers.
@@ -122,9 +142,7 @@ Pool& find_default(MemoryKind kind, int device) {
     const std::scoped_lock hold(lock);
     const auto found = others->find({kind, device});
     if (found != others->end()) return found->second;
-    const Memory memory = kind == MemoryKind::device   ? Memory::device(device)
-                          : kind == MemoryKind::pinned ? Memory::pinned(device)
-                                                       : Memory::managed(device);
+    const Memory memory = memory_of(kind, device);
     // As aligned as what PyTorch's own allocator returns: some of its kernels are chosen by that.
     const PoolOptions options{.name = "default " + memory.name(), .alignment = 512};
     Pool& pool = others->emplace(std::pair{kind, device}, Pool(memory, options)).first->second;

@@ -217,8 +217,12 @@ public:
         : max_size(options.max_pool_size),
           max_bytes(options.max_buffer_bytes),
           host(options.host, presets::unified()) {
+        detail::of_host(host, "the host's side");
         if (options.device) device.emplace(*options.device, presets::unified());
-        if (options.pinned) pinned.emplace(*options.pinned, presets::unified());
+        if (options.pinned) {
+            pinned.emplace(*options.pinned, presets::unified());
+            detail::of_host(*pinned, "pinned buffers");
+        }
     }
 
     void forget(std::list<Kept>::iterator kept) {

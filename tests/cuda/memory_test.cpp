@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "gpu.hpp"
+#include "support/child.hpp"
 #include "support/text.hpp"
 #include "support/threads.hpp"
 
@@ -149,6 +150,36 @@ TEST_F(CudaMemory, OfTwoDevicesIsApart) {
     EXPECT_GE(used(count - 1), before_last + 6_MiB);
 }
 
+TEST_F(CudaMemory, IsUnavailableInAForkedProcess) {
+    const Pool pool{Memory::device()};
+    const Ending ending = in_child([] {
+        Pool host;
+        const bool works = !host.acquire(1_MiB).empty();
+        const std::string text = text_of<Unavailable>([] { (void)Memory::device(); });
+        return works && !cuda_available() && mentions(text, "forked") ? 0 : 1;
+    });
+    EXPECT_TRUE(ending.exited);
+    EXPECT_EQ(ending.code, 0);
+}
+
+TEST_F(CudaMemory, OfADeviceIsRefusedWhereTheHostHasToReachIt) {
+    Pool pool{Memory::device()};
+    const auto refuses = [](auto&& f) { return mentions(text_of<InvalidArgument>(f), "'cuda:0'"); };
+    EXPECT_TRUE(refuses([&] { const PoolResource resource(pool); }));
+    EXPECT_TRUE(refuses([] { const UnifiedPool buffers({.host = Memory::device()}); }));
+    EXPECT_TRUE(refuses([] { const UnifiedPool buffers({.pinned = Memory::device()}); }));
+    EXPECT_THROW((void)default_pool(static_cast<MemoryKind>(17)), InvalidArgument);
+}
+
+TEST_F(CudaMemory, SaysHowMuchTheDeviceHasWhenItIsExhausted) {
+    std::size_t total = 0;
+    ASSERT_EQ(driver.device_total(&total, 0), 0);
+    Pool pool{Memory::device()};
+    const std::string text = text_of<OutOfMemory>([&] { (void)pool.acquire(2 * total); });
+    EXPECT_TRUE(mentions_bytes(text, total)) << text;
+    EXPECT_TRUE(mentions(text, "free")) << text;
+}
+
 /// Sets a variable while it lives.
 class Variable {
 public:
@@ -203,6 +234,18 @@ protected:
         if (std::getenv("CISTERN_CUDA_DRIVER") == nullptr) GTEST_SKIP() << "needs the stand-in";
     }
 };
+
+TEST_F(PoorMachine, KeepsItsOwnDefaultIfTheEnvironmentSaysNothingSensible) {
+    const Variable unit("CISTERN_MAX_IDLE_BYTES", "1GiB");
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(
+        {
+            const Pool pool{Memory::device()};
+            std::cerr << pool.options().max_idle_bytes << '\n';
+            std::exit(pool.options().max_idle_bytes == 1024_MiB ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "");
+}
 
 TEST_F(PoorMachine, SaysThatTheDriverIsTooOld) {
     const Variable version("TEST_CUDA_VERSION", "11080");
