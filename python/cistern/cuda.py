@@ -26,9 +26,10 @@ from numpy.typing import DTypeLike
 
 from . import _core
 from .errors import InvalidArgument, Unavailable
-from .pool import _count, _extents
+from .pool import _count, _extents, _limits_for_core
 
-__all__ = ["available", "empty", "DeviceArray", "share", "open", "SharedArray", "stats", "explain", "trim"]
+__all__ = ["available", "empty", "DeviceArray", "share", "open", "SharedArray", "stats", "explain", "trim",
+           "set_limits"]
 
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # of DLPack
 
@@ -84,21 +85,30 @@ class DeviceArray:
     def __dlpack_device__(self) -> tuple[int, int]:
         return (2, self.device)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+                   copy: bool | None = None) -> Any:
         code = _CODES.get(self.dtype.kind)
-        if code is None:
-            raise BufferError(f"DLPack has no such dtype: {self.dtype}")
-        stream = options.get("stream")  # of the one who takes it; -1: it wants no order
+        if code is None or not self.dtype.isnative:
+            raise BufferError(f"DLPack has no such dtype: {self.dtype.str}")
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"these bytes are on device {self.__dlpack_device__()}, not on {tuple(dl_device)}")
+        if copy:
+            raise BufferError("an array of cistern.cuda is not copied: copy what you take from it")
+        # `stream` is of the one who takes it; -1: it wants no order
         same = stream == self.stream != 2 or (stream, self.stream) == (1, 0)  # 2: each thread has its own
         if stream not in (None, -1) and not same:
             self._loan.hand_to(_count("stream", stream))
         array = _core.as_dlpack(self._loan, list(self.shape), code, 8 * self.dtype.itemsize)
-        # Some versions of nanobind hand out the capsule itself.
-        return array.__dlpack__(**options) if hasattr(array, "__dlpack__") else array
+        if not hasattr(array, "__dlpack__"):  # some versions of nanobind hand out the capsule itself
+            return array
+        return array.__dlpack__() if max_version is None else array.__dlpack__(max_version=max_version)
 
     def also_used_on(self, stream: SupportsIndex) -> None:
         """Say that work on another stream uses these bytes too: they are lent again only after it."""
         self._loan.also_used_on(_count("stream", stream))
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a device array cannot be pickled: send cistern.cuda.share(array) to another process")
 
     def __repr__(self) -> str:
         return f"cistern.cuda.DeviceArray(shape={self.shape}, dtype={self.dtype}, device={self.device})"
@@ -194,6 +204,18 @@ def trim(device: SupportsIndex = 0, memory: str = "device", keep_idle_bytes: Sup
     """Gives idle bytes back to the driver. Returns how many."""
     keep = _count("keep_idle_bytes", keep_idle_bytes)
     return _core.default_trim(_memory(memory), _device(device), keep)
+
+
+def set_limits(device: SupportsIndex = 0, memory: str = "device", *, max_bytes: int | float | None = None,
+               max_idle_bytes: int | float | None = None, max_idle_buffers: int | float | None = None,
+               max_buffer_bytes: int | float | None = None, max_idle_age: float | None = None) -> None:
+    """Changes those limits of the process's pool that are given, at once: evicts what is above.
+
+    The names of `cistern.Pool`: `set_limits(max_bytes=20 << 30)` caps what PyTorch, CuPy and Numba get here.
+    """
+    limits = {"max_bytes": max_bytes, "max_idle_bytes": max_idle_bytes, "max_idle_buffers": max_idle_buffers,
+              "max_buffer_bytes": max_buffer_bytes, "max_idle_age": max_idle_age}
+    _core.default_set_limits(_memory(memory), _device(device), **_limits_for_core(limits))
 
 
 def _require() -> None:

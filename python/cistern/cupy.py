@@ -15,9 +15,9 @@ from typing import Any, Callable, Iterator
 import cupy  # type: ignore
 
 from . import _core, cuda
-from .cuda import explain, stats, trim
+from .cuda import explain, set_limits, stats, trim
 
-__all__ = ["malloc", "malloc_pinned", "enable", "disable", "using", "stats", "explain", "trim"]
+__all__ = ["malloc", "malloc_pinned", "enable", "disable", "using", "stats", "explain", "trim", "set_limits"]
 
 _lend = _core.lend
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch  # type: ignore
 
 from . import _core, cuda
-from .cuda import explain, stats, trim
+from .cuda import explain, set_limits, stats, trim
 
-__all__ = ["allocator", "enable", "mem_pool", "stats", "explain", "trim"]
+__all__ = ["allocator", "enable", "mem_pool", "stats", "explain", "trim", "set_limits"]
 
 _allocator: Any = None
 

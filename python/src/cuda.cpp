@@ -1,6 +1,7 @@
 #include "cuda.hpp"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -15,6 +16,7 @@
 #include "cistern/ipc.hpp"
 #include "cistern/stream.hpp"
 #include "interop/open_lanes.hpp"
+#include "pool.hpp"
 
 namespace nb = nanobind;
 
@@ -230,6 +232,19 @@ void add_cuda(nb::module_& module) {
             return default_pool(kind_of(kind), device).trim(keep);
         },
         nb::arg("kind"), nb::arg("device") = 0, nb::arg("keep_idle_bytes") = 0);
+    module.def(
+        "default_set_limits",
+        [](const std::string& kind, int device, std::optional<std::size_t> max_bytes,
+           std::optional<std::size_t> max_idle_bytes, std::optional<std::size_t> max_idle_buffers,
+           std::optional<std::size_t> max_buffer_bytes,
+           std::optional<std::int64_t> max_idle_milliseconds) {
+            change_limits(default_pool(kind_of(kind), device),
+                          {max_bytes, max_idle_bytes, max_idle_buffers, max_buffer_bytes,
+                           max_idle_milliseconds});
+        },
+        nb::arg("kind"), nb::arg("device"), nb::kw_only(), nb::arg("max_bytes").none(),
+        nb::arg("max_idle_bytes").none(), nb::arg("max_idle_buffers").none(),
+        nb::arg("max_buffer_bytes").none(), nb::arg("max_idle_milliseconds").none());
     module.def("torch_record_stream",
                [] { return reinterpret_cast<std::uintptr_t>(&cistern_torch_record_stream); });
 }

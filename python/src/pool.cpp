@@ -94,11 +94,6 @@ Memory memory_of(const std::string& name, bool huge_pages, std::optional<std::si
     throw InvalidArgument("expected memory 'host', 'pinned' or 'managed': '" + name + "'");
 }
 
-struct LimitArguments {
-    std::optional<std::size_t> max_bytes, max_idle_bytes, max_idle_buffers, max_buffer_bytes;
-    std::optional<std::int64_t> max_idle_milliseconds;
-};
-
 template <class Options>  // PoolOptions or Limits: the names are the same
 void apply(const LimitArguments& limits, Options& options) {
     if (limits.max_bytes) options.max_bytes = *limits.max_bytes;
@@ -149,13 +144,8 @@ void construct(PythonPool* place, const std::string& memory, bool huge_pages,
 void set_limits(PythonPool& self, OptionalBytes max_bytes, OptionalBytes max_idle_bytes,
                 OptionalBytes max_idle_buffers, OptionalBytes max_buffer_bytes,
                 std::optional<std::int64_t> max_idle_milliseconds) {
-    const PoolOptions now = self.pool().options();
-    Limits limits{now.max_bytes, now.max_idle_bytes, now.max_idle_buffers, now.max_buffer_bytes,
-                  now.max_idle_age};
-    apply({max_bytes, max_idle_bytes, max_idle_buffers, max_buffer_bytes, max_idle_milliseconds},
-          limits);
-    const WithoutGil without;
-    self.pool().set_limits(limits);
+    change_limits(self.pool(), {max_bytes, max_idle_bytes, max_idle_buffers, max_buffer_bytes,
+                                max_idle_milliseconds});
 }
 
 nb::typed<nb::dict, nb::str, nb::int_> limits_of(PythonPool& self) {
@@ -199,6 +189,15 @@ nb::object numpy_handler(PythonPool& self, std::size_t min_bytes) {
 }
 
 }  // namespace
+
+void change_limits(Pool& pool, const LimitArguments& changes) {
+    const PoolOptions now = pool.options();
+    Limits limits{now.max_bytes, now.max_idle_bytes, now.max_idle_buffers, now.max_buffer_bytes,
+                  now.max_idle_age};
+    apply(changes, limits);
+    const WithoutGil without;
+    pool.set_limits(limits);
+}
 
 void add_pool(nb::module_& module) {
     auto pool = nb::class_<PythonPool>(module, "Pool");

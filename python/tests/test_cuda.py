@@ -4,6 +4,7 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -87,6 +88,62 @@ def test_numpy_arrays_in_memory_that_devices_reach(memory):
     del array
     again = pool.empty((300, 70), "float32")
     assert again.flags.c_contiguous and pool.stats().hits >= 1
+
+
+@needs_device
+def test_limits_of_the_processes_pool_can_be_set():
+    try:
+        cistern.cuda.set_limits(max_bytes=4 << 20, max_idle_bytes=0)
+        array = cistern.cuda.empty(1 << 20, "uint8")
+        with pytest.raises(cistern.OutOfMemory, match="max_bytes"):
+            cistern.cuda.empty(4 << 20, "uint8")
+        del array
+        assert cistern.cuda.stats()["idle_bytes"]["now"] == 0
+        with pytest.raises(cistern.InvalidArgument, match="-1"):
+            cistern.cuda.set_limits(max_bytes=-1)
+        with pytest.raises(TypeError, match="max_idle_age"):
+            cistern.cuda.set_limits(max_idle_age="x")
+    finally:
+        cistern.cuda.set_limits(max_bytes=float("inf"), max_idle_bytes=float("inf"))
+    assert cistern.cuda.empty(8 << 20, "uint8").nbytes == 8 << 20
+
+
+@needs_device
+def test_dlpack_refuses_what_it_cannot_say():
+    array = cistern.cuda.empty(3, "float32")
+    for options in ({"dl_device": (1, 0)}, {"dl_device": (2, 1)}, {"copy": True}):
+        with pytest.raises(BufferError):
+            array.__dlpack__(**options)
+    with pytest.raises(BufferError, match=">f4"):
+        cistern.cuda.empty(3, ">f4").__dlpack__()
+    with pytest.raises(TypeError):
+        array.__dlpack__(nonsense=1)
+    assert array.__dlpack__(dl_device=(2, 0), copy=False, max_version=(1, 0), stream=-1) is not None
+
+
+@needs_device
+def test_a_device_array_that_is_pickled_says_what_to_do():
+    with pytest.raises(TypeError, match="cistern.cuda.share"):
+        pickle.dumps(cistern.cuda.empty(3))
+
+
+@needs_device
+def test_a_forked_process_says_that_it_cannot_use_cuda():
+    run("""
+        import os
+        import cistern, cistern.cuda
+        array = cistern.cuda.empty(3)
+        child = os.fork()
+        if child == 0:
+            try:
+                cistern.cuda.open  # the module works
+                assert not cistern.cuda.available()
+                cistern.Pool(memory="pinned")
+            except cistern.Unavailable as error:
+                os._exit(0 if "forked" in str(error) else 1)
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+    """)
 
 
 @needs_device
