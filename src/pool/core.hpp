@@ -427,6 +427,7 @@ private:
     bool wipe_late(Block& block) const noexcept;
     void park(Block& block) noexcept;
     bool unpark(bool wait, Lock& lock) noexcept;
+    bool unpark_for(Lane& lane, std::uint64_t bytes, Lock& lock);
 
     // limits.cpp: what may stay
     template <class Excess>

@@ -251,4 +251,63 @@ bool Core::unpark(bool wait, Lock& lock) noexcept {
     return any;
 }
 
+/// Has a lane's stream wait for the oldest parked blocks, `bytes` in all if there are so many, which become idle in its
+/// order. Returns whether any did. Not done where only the host can wait: the stream may not be called, or some block's
+/// uses are not marked or wiped yet.
+bool Core::unpark_for(Lane& lane, std::uint64_t bytes, Lock& lock) {
+    if (!lane.ordered() || lane.parks || lane.captured() || !lane.open) return false;
+    Batches chosen;
+    std::uint64_t sum = 0;
+    for (Block* next = parked_.first(); next != nullptr && sum < bytes;) {
+        Block& block = *next;
+        next = Batches::after(*next);
+        if (block.uses->unmarked || block.uses->unwiped) continue;
+        parked_.remove(block);
+        chosen.push_back(block);
+        sum += block.bytes;
+    }
+    if (chosen.empty()) return false;
+    std::exception_ptr failure;
+    {
+        const Busy busy(lane);
+        ++returning_;
+        unlocked(lock, [&] {
+            if (!streams_->may_use(lane.stream)) return;
+            try {
+                for (Block* block = chosen.first(); block != nullptr;
+                     block = Batches::after(*block)) {
+                    std::vector<void*>& events = block->uses->events;
+                    for (void* const event : events) streams_->wait(lane.stream, event);
+                    for (void* const event : events) streams_->drop_event(event);
+                    delete std::exchange(block->uses, nullptr);
+                }
+            } catch (const std::exception&) {
+                failure = std::current_exception();
+            }
+        });
+        --returning_;
+    }
+    bool any = false;
+    while (Block* const block = chosen.first()) {
+        chosen.remove(*block);
+        if (block->uses != nullptr) {
+            parked_.push_front(*block);
+            continue;
+        }
+        parked_bytes_ -= block->bytes;
+        --parked_blocks_;
+        pass(*block, lane);
+        to_central(*block, coarse_now());
+        any = true;
+    }
+    if (any && !lane.open)
+        lane.unmarked = true;  // closed meanwhile: its event may not say that it waits
+    if (any) {
+        if (held_ > options_.max_bytes) evict(held_ - options_.max_bytes, &Evictions::max_bytes);
+        enforce();
+    }
+    if (failure != nullptr) std::rethrow_exception(failure);
+    return any;
+}
+
 }  // namespace cistern

@@ -180,6 +180,67 @@ TEST_F(Ordered, ABufferUsedOnASecondStreamComesBackInTheEnd) {
     EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
 }
 
+TEST_F(Ordered, BuffersOfASecondStreamThatIsBehindDoNotPileUp) {
+    Pool pool{Memory::device()};
+    const cuda::Stream first = make_stream(), second = make_stream();
+    StreamPool ordered = pool.on(first);
+    cuda::Event filled = nullptr;
+    ASSERT_EQ(driver.create_event(&filled, cuda::event_without_timing), 0);
+    for (int i = 0; i < 100; ++i) {
+        const auto value = static_cast<unsigned char>(i);
+        Buffer buffer = ordered.acquire(4_MiB + static_cast<std::size_t>(i % 5) * some);
+        fill(first, buffer, value);
+        ASSERT_EQ(driver.record_event(filled, first), 0);
+        ASSERT_EQ(driver.stream_wait(second, filled, 0), 0);
+        check(second, buffer, value, i % 4 == 0);
+        also_used_on(buffer, second);
+    }
+    EXPECT_EQ(mismatches(), 0u);
+    ASSERT_EQ(driver.destroy_event(filled), 0);
+    EXPECT_LE(pool.stats().held_bytes.peak, 6 * pool.stats().lent_bytes.peak);
+    EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
+}
+
+TEST_F(OrderedCalls, AtALimitTheStreamWaitsForASecondOneNotTheHost) {
+    Pool pool{Memory::device(), {.max_bytes = 8_MiB}};
+    const cuda::Stream first = make_stream(), second = make_stream();
+    StreamPool ordered = pool.on(first);
+    const auto waits = host_waits();
+    for (unsigned char i = 0; i < 20; ++i) {
+        Buffer buffer = ordered.acquire(5_MiB);
+        fill(second, buffer, i, late);
+        check(second, buffer, i);
+        also_used_on(buffer, second);
+        buffer.release();
+        const Buffer next = ordered.acquire(5_MiB + some);
+        fill(first, next, 99);
+        cuda::Event filled = nullptr;  // what is next on the second stream comes after it
+        ASSERT_EQ(driver.create_event(&filled, cuda::event_without_timing), 0);
+        ASSERT_EQ(driver.record_event(filled, first), 0);
+        ASSERT_EQ(driver.stream_wait(second, filled, 0), 0);
+        ASSERT_EQ(driver.destroy_event(filled), 0);
+    }
+    EXPECT_EQ(host_waits(), waits);
+    EXPECT_EQ(mismatches(), 0u);
+}
+
+TEST_F(OrderedCalls, BytesOfASecondStreamComeBackWhereItCannotBeWaitedFor) {
+    Pool pool{Memory::device(), {.max_bytes = 8_MiB}};
+    const cuda::Stream first = make_stream(), second = make_stream();
+    StreamPool ordered = pool.on(first);
+    Buffer buffer = ordered.acquire(5_MiB);
+    fill(second, buffer, 1, late);
+    also_used_on(buffer, second);
+    buffer.release();
+    driver.control->fail("cuStreamWaitEvent", 1, 1, 999);
+
+    EXPECT_THROW((void)ordered.acquire(6_MiB), DeviceError);
+
+    EXPECT_EQ(contradictions_ever(pool.stats(), limits_of(pool.options())), "");
+    EXPECT_FALSE(ordered.acquire(6_MiB).empty());
+    EXPECT_EQ(mismatches(), 0u);
+}
+
 TEST_F(Ordered, WhatHasNoStreamsSaysSo) {
     Buffer empty;
     EXPECT_THROW(also_used_on(empty, nullptr), InvalidArgument);
