@@ -107,6 +107,9 @@ class DeviceArray:
         """Say that work on another stream uses these bytes too: they are lent again only after it."""
         self._loan.also_used_on(_count("stream", stream))
 
+    def __copy__(self) -> DeviceArray:
+        return DeviceArray(self._loan, self.shape, self.dtype, self.stream)
+
     def __reduce__(self) -> Any:
         raise TypeError("a device array cannot be pickled: send cistern.cuda.share(array) to another process")
 

@@ -238,9 +238,12 @@ void add_cuda(nb::module_& module) {
            std::optional<std::size_t> max_idle_bytes, std::optional<std::size_t> max_idle_buffers,
            std::optional<std::size_t> max_buffer_bytes,
            std::optional<std::int64_t> max_idle_milliseconds) {
-            change_limits(default_pool(kind_of(kind), device),
-                          {max_bytes, max_idle_bytes, max_idle_buffers, max_buffer_bytes,
-                           max_idle_milliseconds});
+            const auto pool = [&]() -> Pool& {
+                const nb::gil_scoped_release free;  // it may start the driver
+                return default_pool(kind_of(kind), device);
+            };
+            change_limits(pool(), {max_bytes, max_idle_bytes, max_idle_buffers, max_buffer_bytes,
+                                   max_idle_milliseconds});
         },
         nb::arg("kind"), nb::arg("device"), nb::kw_only(), nb::arg("max_bytes").none(),
         nb::arg("max_idle_bytes").none(), nb::arg("max_idle_buffers").none(),

@@ -15,7 +15,7 @@ struct ErrorIsSet {};
 
 /// Returns what `body` returns, or `failed` with a Python error set. (What unwinds a thread that ends is no object.)
 template <class Result, class Body>
-[[gnu::no_sanitize("null")]] Result guarded(Result failed, Body&& body) noexcept {
+__attribute__((no_sanitize("null"))) Result guarded(Result failed, Body&& body) noexcept {
     try {
         return body();
     } catch (const abi::__forced_unwind&) {

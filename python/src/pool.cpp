@@ -195,6 +195,9 @@ void change_limits(Pool& pool, const LimitArguments& changes) {
     Limits limits{now.max_bytes, now.max_idle_bytes, now.max_idle_buffers, now.max_buffer_bytes,
                   now.max_idle_age};
     apply(changes, limits);
+    if (!changes.max_idle_bytes) {
+        limits.max_idle_bytes = std::min(limits.max_idle_bytes, limits.max_bytes);
+    }
     const WithoutGil without;
     pool.set_limits(limits);
 }

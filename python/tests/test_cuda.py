@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from copy import copy as copy_of
 
 import numpy
 import pytest
@@ -93,6 +94,8 @@ def test_numpy_arrays_in_memory_that_devices_reach(memory):
 @needs_device
 def test_limits_of_the_processes_pool_can_be_set():
     try:
+        cistern.cuda.set_limits(max_bytes=16 << 20)  # of a device that has more
+        cistern.cuda.set_limits(max_bytes=8 << 20)
         cistern.cuda.set_limits(max_bytes=4 << 20, max_idle_bytes=0)
         array = cistern.cuda.empty(1 << 20, "uint8")
         with pytest.raises(cistern.OutOfMemory, match="max_bytes"):
@@ -123,8 +126,10 @@ def test_dlpack_refuses_what_it_cannot_say():
 
 @needs_device
 def test_a_device_array_that_is_pickled_says_what_to_do():
+    array = cistern.cuda.empty(3)
     with pytest.raises(TypeError, match="cistern.cuda.share"):
-        pickle.dumps(cistern.cuda.empty(3))
+        pickle.dumps(array)
+    assert copy_of(array).ptr == array.ptr
 
 
 @needs_device
@@ -135,13 +140,13 @@ def test_a_forked_process_says_that_it_cannot_use_cuda():
         array = cistern.cuda.empty(3)
         child = os.fork()
         if child == 0:
-            try:
-                cistern.cuda.open  # the module works
-                assert not cistern.cuda.available()
-                cistern.Pool(memory="pinned")
-            except cistern.Unavailable as error:
-                os._exit(0 if "forked" in str(error) else 1)
-            os._exit(2)
+            said = []
+            for use in (lambda: cistern.Pool(memory="pinned"), lambda: cistern.cuda.empty(3), cistern.cuda._require):
+                try:
+                    use()
+                except cistern.Unavailable as error:
+                    said.append("forked" in str(error))
+            os._exit(0 if said == [True] * 3 and not cistern.cuda.available() else 1)
         assert os.waitpid(child, 0)[1] == 0
     """)
 

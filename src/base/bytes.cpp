@@ -33,7 +33,7 @@ std::string text_of_bytes(std::uint64_t bytes) {
 
 std::string exact_text_of_bytes(std::uint64_t bytes) {
     std::string short_text = text_of_bytes(bytes);
-    if (bytes < 1000) return short_text;
+    if (bytes < 1024) return short_text;
     return short_text + " (" + std::to_string(bytes) + " B)";
 }
 

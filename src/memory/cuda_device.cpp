@@ -58,7 +58,7 @@ public:
         driver().free(address_of(data));
     }
 
-    [[nodiscard]] bool could_lend(std::size_t bytes) const noexcept override {
+    [[nodiscard]] bool could_lend(std::size_t bytes, std::size_t /*held*/) const noexcept override {
         return device().could_have(bytes);
     }
     [[nodiscard]] std::size_t range_bytes(std::size_t bytes) const noexcept override {

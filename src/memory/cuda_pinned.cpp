@@ -35,7 +35,7 @@ public:
         unreserve(data, round_up(bytes, unit));
     }
 
-    [[nodiscard]] bool could_lend(std::size_t bytes) const noexcept override {
+    [[nodiscard]] bool could_lend(std::size_t bytes, std::size_t /*held*/) const noexcept override {
         return bytes <= process_memory_limit();
     }
     [[nodiscard]] std::size_t range_bytes(std::size_t bytes) const noexcept override {

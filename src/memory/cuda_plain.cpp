@@ -40,7 +40,7 @@ public:
         unmap(data, bytes);
     }
     /// Managed memory may be more than the device has.
-    [[nodiscard]] bool could_lend(std::size_t bytes) const noexcept override {
+    [[nodiscard]] bool could_lend(std::size_t bytes, std::size_t /*held*/) const noexcept override {
         return kind() == MemoryKind::managed || device().could_have(bytes);
     }
     [[nodiscard]] bool keeps_addresses() const noexcept override { return false; }

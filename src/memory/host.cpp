@@ -88,13 +88,13 @@ public:
     [[nodiscard]] std::size_t move_step() const noexcept override { return huge_page; }
     [[nodiscard]] std::size_t least_move() const noexcept override { return 16 << 10; }
 
-    [[nodiscard]] bool could_lend(std::size_t bytes) const noexcept override {
-        return bytes <= machine_bytes();
+    [[nodiscard]] bool could_lend(std::size_t bytes, std::size_t held) const noexcept override {
+        return bytes <= held || bytes - held <= machine_bytes();
     }
     [[nodiscard]] std::ptrdiff_t bytes_left() const noexcept override { return host_bytes_left(); }
     /// Pages come when they are touched. A range that outgrows its first huge page gets that one too.
     [[nodiscard]] bool commit(void* data, std::size_t bytes) noexcept override {
-        if (!could_lend(bytes)) return false;
+        if (bytes > machine_bytes()) return false;
         const std::size_t offset = reinterpret_cast<std::uintptr_t>(data) & (huge_page - 1);
         if (options_.huge_pages && offset + bytes > huge_page) {
             madvise(static_cast<std::byte*>(data) - offset, huge_page, MADV_HUGEPAGE);

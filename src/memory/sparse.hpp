@@ -28,8 +28,11 @@ public:
     [[nodiscard]] virtual std::size_t move_step() const noexcept = 0;
     [[nodiscard]] virtual std::size_t least_move() const noexcept = 0;
 
-    /// Whether it could lend so many bytes if all that is idle came back.
-    [[nodiscard]] virtual bool could_lend(std::size_t /*bytes*/) const noexcept { return true; }
+    /// Whether it could serve a request of so many bytes of a pool that holds so many, whatever came back.
+    [[nodiscard]] virtual bool could_lend(std::size_t /*bytes*/,
+                                          std::size_t /*held*/) const noexcept {
+        return true;
+    }
     /// Returns ", the device has ...", for errors; nothing if that says nothing.
     [[nodiscard]] virtual std::string space() const { return {}; }
     /// Returns how many more bytes it likes to lend, negative if it has lent too many: beyond that, idle ones are

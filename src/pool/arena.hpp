@@ -90,9 +90,9 @@ public:
     /// Every block must have been given back.
     ~Arena();
 
-    /// Whether the memory could lend so many bytes at all.
-    [[nodiscard]] bool could_lend(std::size_t bytes) const noexcept {
-        return source_.could_lend(bytes);
+    /// Whether the memory could serve such a request at all.
+    [[nodiscard]] bool could_lend(std::size_t bytes, std::size_t held) const noexcept {
+        return source_.could_lend(bytes, held);
     }
     [[nodiscard]] std::string space() const { return source_.space(); }
     /// What the memory has left for whom it likes.

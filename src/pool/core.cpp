@@ -182,7 +182,9 @@ Core::Attempt Core::take_beyond(Lane& lane, ThreadMagazine* magazine, std::size_
         if (parked_blocks_ != 0) unpark(false, lock);
         // With as much again as was ever lent behind, the stream waits rather than have the pool grow for ever.
         const std::uint64_t enough = lent_peak_ + room_apart(1);
-        if (parked_bytes_ + size > enough) unpark_for(lane, parked_bytes_ / 2 + size, lock);
+        if (2 * parked_bytes_ > size && parked_bytes_ + size > enough) {
+            unpark_for(lane, parked_bytes_ / 2 + size, lock);
+        }
         store_.reserve(4);
         block = take_kept(lane, size, type, Search::thorough);
     }
@@ -247,7 +249,8 @@ Core::Attempt Core::take_new(Lane& lane, std::size_t size, std::size_t type, Loc
         bool more = allowances_ + depot_bytes_ != 0;
         if (more) flush_all();
         if (streams_ != nullptr) {
-            more = unpark_for(lane, no_limit, lock) || unpark(true, lock) || more;
+            const bool waits = !limited || may_fit(size);  // else it is in vain
+            more = (waits && unpark_for(lane, size, lock)) || unpark(waits, lock) || more;
             // A captured lane would keep for its graph whatever it gathers; for it, idle bytes are evicted.
             more = (!lane.captured() && gather(lane, lock)) || more;
         }

@@ -227,7 +227,7 @@ public:
     std::size_t trim(std::size_t keep_idle_bytes);
     /// Gives idle bytes back until `bytes` are gone or nothing is left. Returns how many went.
     std::size_t give_up(std::size_t bytes);
-    void set_limits(const Limits& limits);
+    void set_limits(const Limits& given);
     void on_out_of_memory(std::function<void(std::size_t)> callback);
 
     [[nodiscard]] PoolStats stats();

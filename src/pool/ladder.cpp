@@ -71,13 +71,14 @@ bool Core::call_back(std::size_t bytes) {
 template <class Try>
 Block* Core::climb(std::size_t bytes, bool may_fail, Try&& attempt_once) {
     Registry& registry = Registry::instance();
-    const bool hopeless = bytes > largest_request || (arena_ && !arena_->could_lend(bytes));
+    bool hopeless = false;
     Attempt attempt;
     const auto works = [&](bool pressed) {
         Lock lock(lock_);
         const bool in_vain = !pressed && attempt.shortage == Shortage::pressure;
         pressed_ = pressed && may_press(bytes);
         const bool beyond = bytes > options_.max_bytes;
+        hopeless = bytes > largest_request || (arena_ && !arena_->could_lend(bytes, held_));
         attempt = {nullptr, beyond ? Shortage::limit : Shortage::memory};
         if (!beyond && !hopeless) {
             try {

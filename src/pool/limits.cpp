@@ -181,7 +181,12 @@ std::size_t Core::give_up(std::size_t bytes) {
     return give_back([&](std::uint64_t idle) { return std::min<std::uint64_t>(idle, bytes); });
 }
 
-void Core::set_limits(const Limits& limits) {
+void Core::set_limits(const Limits& given) {
+    Limits limits = given;
+    const std::size_t usual = streams_ != nullptr ? streams_->usual_max_idle_bytes() : 0;
+    if (usual != 0 && limits.max_idle_bytes == usual) {  // which nobody asked for
+        limits.max_idle_bytes = std::min(usual, limits.max_bytes);
+    }
     Lock lock(lock_);
     if (parked_blocks_ != 0) unpark(true, lock);  // what is parked cannot be evicted
     PoolOptions changed = options_;

@@ -2,6 +2,8 @@
 
 #include "cistern/pool.hpp"
 
+#include <pthread.h>
+
 #include <array>
 #include <atomic>
 #include <map>
@@ -11,6 +13,7 @@
 
 #include "base/bytes.hpp"
 #include "cistern/ipc.hpp"
+#include "memory/cuda_driver.hpp"
 #include "memory/shareable.hpp"
 #include "pool/core.hpp"
 #include "pool/options.hpp"
@@ -137,6 +140,12 @@ Pool& find_default(MemoryKind kind, int device) {
     // Never destroyed: statics may hold their buffers.
     static auto* const host = new Pool(Memory::host(), PoolOptions{.name = "default"});
     if (kind == MemoryKind::host) return *host;
+    // A forked process has its parent's pools and no driver.
+    static const int forgets = pthread_atfork(nullptr, nullptr, [] {
+        for (auto& pool : pools_of_devices) pool.store(nullptr, std::memory_order_relaxed);
+    });
+    static_cast<void>(forgets);
+    cuda::require_driver();
     static std::mutex lock;
     static auto* const others = new std::map<std::pair<MemoryKind, int>, Pool>;
     const std::scoped_lock hold(lock);

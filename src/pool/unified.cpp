@@ -251,8 +251,9 @@ UnifiedPlaces UnifiedPool::places(bool pinned) const {
     if (pinned && !state_->pinned) {
         const std::scoped_lock hold(state_->lock);
         if (!std::exchange(state_->said_pinned, true)) {
-            std::fputs("cistern: no page-locked memory here; pinned buffers are ordinary ones\n",
-                       stderr);
+            const char* const why = cuda_available() ? "UnifiedOptions::pinned is not set"
+                                                     : "there is no page-locked memory here";
+            std::fprintf(stderr, "cistern: %s; pinned buffers are ordinary ones\n", why);
         }
     }
     return {pinned && state_->pinned ? *state_->pinned : state_->host, state_->device, pinned};

@@ -287,18 +287,18 @@ bool Core::unpark_for(Lane& lane, std::uint64_t bytes, Lock& lock) {
         });
         --returning_;
     }
-    bool any = false;
+    while (Block* const block = chosen.last()) {  // those that are left, as they were
+        if (block->uses == nullptr) break;
+        chosen.remove(*block);
+        parked_.push_front(*block);
+    }
+    const bool any = !chosen.empty();
     while (Block* const block = chosen.first()) {
         chosen.remove(*block);
-        if (block->uses != nullptr) {
-            parked_.push_front(*block);
-            continue;
-        }
         parked_bytes_ -= block->bytes;
         --parked_blocks_;
         pass(*block, lane);
         to_central(*block, coarse_now());
-        any = true;
     }
     if (any && !lane.open)
         lane.unmarked = true;  // closed meanwhile: its event may not say that it waits

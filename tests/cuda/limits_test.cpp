@@ -195,5 +195,16 @@ TEST_F(DeviceLimits, MoreThanTheDeviceHasCostsNobodyIdleBytes) {
     EXPECT_EQ(other.stats().idle_bytes.now, 200_MiB);
 }
 
+TEST_F(DeviceLimits, MaxBytesCanBeSetAlone) {
+    Pool pool{Memory::device()};
+    Limits limits = limits_of(pool.options());
+    limits.max_bytes = 20_MiB;  // less than what a device's pool may keep by itself
+
+    pool.set_limits(limits);
+
+    EXPECT_EQ(pool.options().max_idle_bytes, 20_MiB);
+    EXPECT_THROW((void)pool.acquire(21_MiB), OutOfMemory);
+}
+
 }  // namespace
 }  // namespace cistern::test

@@ -236,7 +236,7 @@ protected:
 };
 
 TEST_F(PoorMachine, KeepsItsOwnDefaultIfTheEnvironmentSaysNothingSensible) {
-    const Variable unit("CISTERN_MAX_IDLE_BYTES", "1GiB");
+    const Variable unit("CISTERN_MAX_IDLE_BYTES", "1GiB"), device("TEST_CUDA_BYTES", "1073741824");
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(
         {

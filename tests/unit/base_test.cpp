@@ -29,6 +29,7 @@ TEST(BytesAsText, HaveThreeDigitsAndAUnit) {
 
 TEST(BytesAsText, NameTheExactCountWhenAsked) {
     EXPECT_EQ(exact_text_of_bytes(77), "77 B");
+    EXPECT_EQ(exact_text_of_bytes(1000), "1000 B");
     EXPECT_EQ(exact_text_of_bytes(1'500'000), "1.43 MiB (1500000 B)");
     EXPECT_TRUE(mentions(exact_text_of_bytes(~std::uint64_t{0}), "18446744073709551615"));
 }

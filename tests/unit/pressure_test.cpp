@@ -1,6 +1,7 @@
 // A memory that would rather have idle bytes given up than lend more: what the host is to all pools of a process.
 
 #include <gtest/gtest.h>
+#include <sys/sysinfo.h>
 
 #include <atomic>
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include "memory/sparse.hpp"
 #include "support/literals.hpp"
 #include "support/reconcile.hpp"
+#include "support/sanitizers.hpp"
 
 namespace cistern::test {
 
@@ -188,6 +190,22 @@ TEST(HostBytes, AreThoseOfAllPools) {
     }
     EXPECT_EQ(host_bytes_held, before);
     EXPECT_LT(host_bytes_left(), static_cast<std::ptrdiff_t>(process_memory_limit()));
+}
+
+/// Pages come with the first touch, so a vector may have room for more than the machine has.
+TEST(HostBytes, OfABufferThatGrowsMayGoBeyondAllMemoryIfNoStepDoes) {
+    if (under_asan || under_tsan) GTEST_SKIP() << "a sanitizer has pages of its own for these";
+    struct sysinfo info {};
+    ASSERT_EQ(sysinfo(&info), 0);
+    const std::size_t machine = (info.totalram + info.totalswap) * info.mem_unit;
+    Pool pool;
+    Buffer buffer = pool.acquire(machine / 10 * 6);
+
+    pool.grow(buffer, machine / 10 * 9);
+    pool.grow(buffer, machine / 10 * 12);
+
+    EXPECT_EQ(buffer.size(), machine / 10 * 12);
+    EXPECT_TRUE(pool.try_acquire(machine / 10 * 25).empty());
 }
 
 }  // namespace cistern::test
