@@ -55,11 +55,11 @@ public:
         }
     }
     std::mutex& lock() noexcept { return lock_; }
-    /// In a forked child, which has no driver: they are the parent's.
+    /// In a forked child, which has no driver: they are the parent's. The lock was taken before the fork.
     void renew() noexcept {
-        new (&lock_) std::mutex;
         waiting_ = {};
         any_.store(false, std::memory_order_relaxed);
+        lock_.unlock();
     }
     static Bereaved& instance() noexcept {
         alignas(Bereaved) static std::byte place[sizeof(Bereaved)];  // never destroyed
