@@ -114,11 +114,11 @@ def tests(check):
     else:
         check.left_out("memcheck, racecheck", "no compute-sanitizer")
     if (check.folder / "python").exists() and importlib.util.find_spec("pytest"):
-        runs["test_cuda.py, test_unified.py"] = (
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests/test_cuda.py",
-             "python/tests/test_unified.py"], r"([1-9]\d* passed(?:, \d+ skipped)?)")
+        runs["test_cuda*.py, test_unified.py"] = (
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+             *sorted((TREE / "python/tests").glob("test_cuda*.py")), "python/tests/test_unified.py"], r"([1-9]\d* passed(?:, \d+ skipped)?)")
     else:
-        check.left_out("test_cuda.py, test_unified.py", "no build/gpu/python or no pytest")
+        check.left_out("test_cuda*.py, test_unified.py", "no build/gpu/python or no pytest")
     with concurrent.futures.ThreadPoolExecutor() as pool:
         ended = {name: pool.submit(check.run, *command, seconds=400) for name, (command, _) in runs.items()}
     for name, (_, wanted) in runs.items():

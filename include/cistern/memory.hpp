@@ -60,6 +60,8 @@ public:
     static Memory device(int device = 0);
     /// Memory that host and devices share; pages travel to who touches them.
     static Memory managed(int device = 0);
+    /// One of these four. Throws InvalidArgument for what is no kind.
+    static Memory of(MemoryKind kind, int device = 0);
     /// Any host resource; it must outlive every pool on it.
     static Memory from(std::pmr::memory_resource& resource);
     /// Hands out addresses and owns no bytes: for tests, replay and planning.

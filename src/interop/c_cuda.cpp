@@ -44,21 +44,11 @@ std::shared_ptr<CoreFront> Interop::open_any(const Pool& pool, void* stream) {
 namespace {
 
 Memory memory_of(std::int32_t kind, std::int32_t device) {
-    switch (kind) {
-        case CISTERN_HOST:
-            return Memory::host();
-        case CISTERN_PINNED:
-            return Memory::pinned(device);
-        case CISTERN_DEVICE:
-            return Memory::device(device);
-        case CISTERN_MANAGED:
-            return Memory::managed(device);
-        default:
-            throw InvalidArgument("there is no such memory: " + std::to_string(kind));
-    }
+    return Memory::of(static_cast<MemoryKind>(kind), device);
 }
 
-static_assert(static_cast<int>(MemoryKind::pinned) == CISTERN_PINNED &&
+static_assert(static_cast<int>(MemoryKind::host) == CISTERN_HOST &&
+              static_cast<int>(MemoryKind::pinned) == CISTERN_PINNED &&
               static_cast<int>(MemoryKind::device) == CISTERN_DEVICE &&
               static_cast<int>(MemoryKind::managed) == CISTERN_MANAGED);
 

@@ -59,7 +59,7 @@ public:
     }
 
     [[nodiscard]] bool could_lend(std::size_t bytes, std::size_t /*held*/) const noexcept override {
-        return device().could_have(bytes);
+        return bytes <= device().total_bytes();
     }
     [[nodiscard]] std::size_t range_bytes(std::size_t bytes) const noexcept override {
         const std::size_t usual = round_up(device().total_bytes(), page_) * 4;

@@ -169,12 +169,6 @@ bool DeviceContext::has(int attribute) const noexcept {
     return driver_->device_attribute(&value, attribute, device_) == success && value != 0;
 }
 
-bool DeviceContext::could_have(std::size_t bytes) const noexcept {
-    std::size_t total = total_bytes_;
-    if (bytes > total) driver_->device_total(&total, device_);  // a part of a device may change
-    return bytes <= total;
-}
-
 Uuid DeviceContext::uuid() const {
     Uuid uuid{};
     check("cannot tell the device's UUID", driver_->device_uuid(&uuid, device_));

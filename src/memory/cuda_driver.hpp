@@ -169,8 +169,6 @@ public:
     [[nodiscard]] int ordinal() const noexcept { return ordinal_; }
     [[nodiscard]] Context context() const noexcept { return context_; }
     [[nodiscard]] std::size_t total_bytes() const noexcept { return total_bytes_; }
-    /// Whether it has so much memory at all.
-    [[nodiscard]] bool could_have(std::size_t bytes) const noexcept;
     [[nodiscard]] bool has(int attribute) const noexcept;
     /// Throws DeviceError.
     [[nodiscard]] Uuid uuid() const;

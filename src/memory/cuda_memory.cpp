@@ -49,4 +49,18 @@ Memory Memory::device(int device) { return shared_source<make_device>(device); }
 Memory Memory::pinned(int device) { return shared_source<cuda::make_pinned_source>(device); }
 Memory Memory::managed(int device) { return shared_source<make_managed>(device); }
 
+Memory Memory::of(MemoryKind kind, int device) {
+    switch (kind) {
+        case MemoryKind::host:
+            return host();
+        case MemoryKind::pinned:
+            return pinned(device);
+        case MemoryKind::device:
+            return Memory::device(device);
+        case MemoryKind::managed:
+            return managed(device);
+    }
+    throw InvalidArgument("there is no such memory: " + std::to_string(static_cast<int>(kind)));
+}
+
 }  // namespace cistern

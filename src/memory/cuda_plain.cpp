@@ -41,7 +41,7 @@ public:
     }
     /// Managed memory may be more than the device has.
     [[nodiscard]] bool could_lend(std::size_t bytes, std::size_t /*held*/) const noexcept override {
-        return kind() == MemoryKind::managed || device().could_have(bytes);
+        return kind() == MemoryKind::managed || bytes <= device().total_bytes();
     }
     [[nodiscard]] bool keeps_addresses() const noexcept override { return false; }
     [[nodiscard]] std::size_t range_bytes(std::size_t bytes) const noexcept override {

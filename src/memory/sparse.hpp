@@ -28,7 +28,8 @@ public:
     [[nodiscard]] virtual std::size_t move_step() const noexcept = 0;
     [[nodiscard]] virtual std::size_t least_move() const noexcept = 0;
 
-    /// Whether it could serve a request of so many bytes of a pool that holds so many, whatever came back.
+    /// Whether it could serve a request of so many bytes of a pool that holds so many, whatever came back. Calls no
+    /// driver: the pool's lock is held.
     [[nodiscard]] virtual bool could_lend(std::size_t /*bytes*/,
                                           std::size_t /*held*/) const noexcept {
         return true;

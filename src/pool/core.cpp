@@ -179,12 +179,7 @@ Core::Attempt Core::take_beyond(Lane& lane, ThreadMagazine* magazine, std::size_
     bool apart = false;
     if (block == nullptr) {
         apart = flush_before_growing(magazine, size);
-        if (parked_blocks_ != 0) unpark(false, lock);
-        // With as much again as was ever lent behind, the stream waits rather than have the pool grow for ever.
-        const std::uint64_t enough = lent_peak_ + room_apart(1);
-        if (2 * parked_bytes_ > size && parked_bytes_ + size > enough) {
-            unpark_for(lane, parked_bytes_ / 2 + size, lock);
-        }
+        if (parked_blocks_ != 0) unpark_before_growing(lane, size, lock);
         store_.reserve(4);
         block = take_kept(lane, size, type, Search::thorough);
     }

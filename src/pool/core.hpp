@@ -428,6 +428,7 @@ private:
     void park(Block& block) noexcept;
     bool unpark(bool wait, Lock& lock) noexcept;
     bool unpark_for(Lane& lane, std::uint64_t bytes, Lock& lock);
+    void unpark_before_growing(Lane& lane, std::uint64_t bytes, Lock& lock);
 
     // limits.cpp: what may stay
     template <class Excess>

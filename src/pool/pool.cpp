@@ -122,20 +122,6 @@ namespace {
 /// Those of devices, once made: hooks ask for them with each call.
 constinit std::array<std::atomic<Pool*>, 16> pools_of_devices{};
 
-Memory memory_of(MemoryKind kind, int device) {
-    switch (kind) {
-        case MemoryKind::host:
-            return Memory::host();
-        case MemoryKind::pinned:
-            return Memory::pinned(device);
-        case MemoryKind::device:
-            return Memory::device(device);
-        case MemoryKind::managed:
-            return Memory::managed(device);
-    }
-    throw InvalidArgument("there is no such memory: " + std::to_string(static_cast<int>(kind)));
-}
-
 Pool& find_default(MemoryKind kind, int device) {
     // Never destroyed: statics may hold their buffers.
     static auto* const host = new Pool(Memory::host(), PoolOptions{.name = "default"});
@@ -151,7 +137,7 @@ Pool& find_default(MemoryKind kind, int device) {
     const std::scoped_lock hold(lock);
     const auto found = others->find({kind, device});
     if (found != others->end()) return found->second;
-    const Memory memory = memory_of(kind, device);
+    const Memory memory = Memory::of(kind, device);
     // As aligned as what PyTorch's own allocator returns: some of its kernels are chosen by that.
     const PoolOptions options{.name = "default " + memory.name(), .alignment = 512};
     Pool& pool = others->emplace(std::pair{kind, device}, Pool(memory, options)).first->second;

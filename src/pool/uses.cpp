@@ -310,4 +310,12 @@ bool Core::unpark_for(Lane& lane, std::uint64_t bytes, Lock& lock) {
     return any;
 }
 
+/// Before the pool grows by `bytes`: what is done with is idle. If as much as was ever lent is not, the stream waits for
+/// half of that; else the pool would grow for as long as another stream is behind.
+void Core::unpark_before_growing(Lane& lane, std::uint64_t bytes, Lock& lock) {
+    unpark(false, lock);
+    const bool is_much = parked_bytes_ + bytes > lent_peak_ + room_apart(1);
+    if (is_much && 2 * parked_bytes_ > bytes) unpark_for(lane, parked_bytes_ / 2 + bytes, lock);
+}
+
 }  // namespace cistern

@@ -222,6 +222,14 @@ void Gpu::check_on_host(void* data) {
     job.gpu->wrong_ += static_cast<unsigned>(job.bytes - static_cast<std::size_t>(right));
 }
 
+void Gpu::follow(cuda::Stream stream, cuda::Stream other) {
+    cuda::Event event = nullptr;
+    ASSERT_EQ(driver.create_event(&event, cuda::event_without_timing), 0);
+    ASSERT_EQ(driver.record_event(event, other), 0);
+    ASSERT_EQ(driver.stream_wait(stream, event, 0), 0);
+    ASSERT_EQ(driver.destroy_event(event), 0);
+}
+
 unsigned Gpu::mismatches() {
     EXPECT_EQ(driver.synchronize(), 0);
     if (kernels_ == nullptr) return wrong_;

@@ -78,6 +78,8 @@ protected:
                bool slowly = false) {
         check(stream, buffer.data(), buffer.size(), value, slowly);
     }
+    /// Has what a stream is given from now on come after what the other was given so far.
+    void follow(cuda::Stream stream, cuda::Stream other);
     /// Waits for all work; returns how many bytes check() found wrong so far.
     unsigned mismatches();
     /// Waits for the stream's work; returns the bytes.

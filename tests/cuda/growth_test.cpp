@@ -107,7 +107,9 @@ std::chrono::nanoseconds growth_beside_small_holes(const Memory& memory, std::si
         shortest =
             std::min<std::chrono::nanoseconds>(shortest, std::chrono::steady_clock::now() - begin);
     }
-    EXPECT_GE(pool.stats().moves, large_holes != 0 ? 1u : 0u);
+    if (large_holes != 0) {
+        EXPECT_GE(pool.stats().moves, memory.kind() == MemoryKind::device ? 3u : 1u);
+    }
     return shortest;
 }
 
@@ -229,21 +231,6 @@ TEST_F(GrowthCalls, KeepsTheLimitThatOthersReachMeanwhile) {
         EXPECT_TRUE(buffer.empty());
         EXPECT_LE(other.pool.stats().held_bytes.peak, 48_MiB);
     }
-}
-
-TEST_F(GrowthCalls, OfALargePoolMapsFewHandles) {
-    Pool pool{Memory::device()};
-    std::size_t total = 0;
-    ASSERT_EQ(driver.device_total(&total, 0), 0);
-    driver.control->set_total_bytes(0, 16384_MiB);
-    const Buffer most = pool.try_acquire(8192_MiB);
-    const auto before = calls("cuMemCreate");
-
-    const Buffer more = pool.try_acquire(16_MiB);
-
-    EXPECT_FALSE(most.empty() || more.empty());
-    EXPECT_LE(calls("cuMemCreate") - before, 4u);
-    driver.control->set_total_bytes(0, total);
 }
 
 TEST_F(GrowthCalls, OfASmallPoolMapsHandlesThatCanGoOneByOne) {

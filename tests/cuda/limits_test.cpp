@@ -195,6 +195,17 @@ TEST_F(DeviceLimits, MoreThanTheDeviceHasCostsNobodyIdleBytes) {
     EXPECT_EQ(other.stats().idle_bytes.now, 200_MiB);
 }
 
+TEST_F(DeviceLimits, WhatTheDeviceRefusesIsInNoPeak) {
+    std::size_t total = 0;
+    ASSERT_EQ(driver.device_total(&total, 0), 0);
+    Pool other{Memory::device()}, pool{Memory::device()};
+    const Buffer most = other.acquire(total / 4 * 3), some = pool.acquire(6_MiB);
+
+    EXPECT_TRUE(pool.try_acquire(total / 2).empty());
+
+    EXPECT_EQ(pool.stats().held_bytes.peak, 6_MiB);
+}
+
 TEST_F(DeviceLimits, MaxBytesCanBeSetAlone) {
     Pool pool{Memory::device()};
     Limits limits = limits_of(pool.options());

@@ -228,14 +228,14 @@ TEST(WithoutCuda, SaysThatALibraryIsNoDriver) {
 }
 
 /// These need the stand-in to play the machine.
-class PoorMachine : public testing::Test {
+class OtherMachine : public testing::Test {
 protected:
     void SetUp() override {
         if (std::getenv("CISTERN_CUDA_DRIVER") == nullptr) GTEST_SKIP() << "needs the stand-in";
     }
 };
 
-TEST_F(PoorMachine, KeepsItsOwnDefaultIfTheEnvironmentSaysNothingSensible) {
+TEST_F(OtherMachine, KeepsItsOwnDefaultIfTheEnvironmentSaysNothingSensible) {
     const Variable unit("CISTERN_MAX_IDLE_BYTES", "1GiB"), device("TEST_CUDA_BYTES", "1073741824");
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(
@@ -247,12 +247,29 @@ TEST_F(PoorMachine, KeepsItsOwnDefaultIfTheEnvironmentSaysNothingSensible) {
         testing::ExitedWithCode(0), "");
 }
 
-TEST_F(PoorMachine, SaysThatTheDriverIsTooOld) {
+TEST_F(OtherMachine, MapsFewHandlesForALargePool) {
+    if (!Library::get().is_stand_in()) GTEST_SKIP() << "needs the stand-in";
+    const Variable device("TEST_CUDA_BYTES", "17179869184");
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(
+        {
+            const auto created = [] { return Library::get().control->calls("cuMemCreate"); };
+            Pool pool{Memory::device()};
+            const Buffer most = pool.acquire(8192_MiB);
+            const auto before = created();
+            const Buffer more = pool.acquire(16_MiB);
+            std::cerr << created() - before << '\n';
+            std::exit(created() - before <= 4 ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "");
+}
+
+TEST_F(OtherMachine, SaysThatTheDriverIsTooOld) {
     const Variable version("TEST_CUDA_VERSION", "11080");
     expect_unavailable("too old: 11.8");
 }
 
-TEST_F(PoorMachine, SaysThatThereIsNoDevice) {
+TEST_F(OtherMachine, SaysThatThereIsNoDevice) {
     const Variable devices("TEST_CUDA_DEVICES", "0");
     expect_unavailable("no CUDA-capable device");
 }

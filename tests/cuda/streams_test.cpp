@@ -146,13 +146,10 @@ TEST_F(Ordered, ABufferUsedOnASecondStreamIsNotLentTooEarly) {
     Pool pool{Memory::device()};
     const cuda::Stream first = make_stream(), second = make_stream();
     StreamPool ordered = pool.on(first);
-    cuda::Event filled = nullptr;
-    ASSERT_EQ(driver.create_event(&filled, cuda::event_without_timing), 0);
     for (int i = 0; i < 10; ++i) {
         Buffer buffer = ordered.acquire(some);
         fill(first, buffer, 1);
-        ASSERT_EQ(driver.record_event(filled, first), 0);
-        ASSERT_EQ(driver.stream_wait(second, filled, 0), 0);
+        follow(second, first);
         check(second, buffer, 1, late);
         also_used_on(buffer, second);
         buffer.release();
@@ -162,7 +159,6 @@ TEST_F(Ordered, ABufferUsedOnASecondStreamIsNotLentTooEarly) {
         check(first, next, 2);
     }
     EXPECT_EQ(mismatches(), 0u);
-    driver.destroy_event(filled);
 }
 
 TEST_F(Ordered, ABufferUsedOnASecondStreamComesBackInTheEnd) {
@@ -184,19 +180,15 @@ TEST_F(Ordered, BuffersOfASecondStreamThatIsBehindDoNotPileUp) {
     Pool pool{Memory::device()};
     const cuda::Stream first = make_stream(), second = make_stream();
     StreamPool ordered = pool.on(first);
-    cuda::Event filled = nullptr;
-    ASSERT_EQ(driver.create_event(&filled, cuda::event_without_timing), 0);
     for (int i = 0; i < 100; ++i) {
         const auto value = static_cast<unsigned char>(i);
         Buffer buffer = ordered.acquire(4_MiB + static_cast<std::size_t>(i % 5) * some);
         fill(first, buffer, value);
-        ASSERT_EQ(driver.record_event(filled, first), 0);
-        ASSERT_EQ(driver.stream_wait(second, filled, 0), 0);
+        follow(second, first);
         check(second, buffer, value, i % 4 == 0);
         also_used_on(buffer, second);
     }
     EXPECT_EQ(mismatches(), 0u);
-    ASSERT_EQ(driver.destroy_event(filled), 0);
     EXPECT_LE(pool.stats().held_bytes.peak, 6 * pool.stats().lent_bytes.peak);
     EXPECT_EQ(contradictions_at_rest(pool.stats(), limits_of(pool.options())), "");
 }
@@ -214,11 +206,7 @@ TEST_F(OrderedCalls, AtALimitTheStreamWaitsForASecondOneNotTheHost) {
         buffer.release();
         const Buffer next = ordered.acquire(5_MiB + some);
         fill(first, next, 99);
-        cuda::Event filled = nullptr;  // what is next on the second stream comes after it
-        ASSERT_EQ(driver.create_event(&filled, cuda::event_without_timing), 0);
-        ASSERT_EQ(driver.record_event(filled, first), 0);
-        ASSERT_EQ(driver.stream_wait(second, filled, 0), 0);
-        ASSERT_EQ(driver.destroy_event(filled), 0);
+        follow(second, first);
     }
     EXPECT_EQ(host_waits(), waits);
     EXPECT_EQ(mismatches(), 0u);

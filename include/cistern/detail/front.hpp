@@ -152,13 +152,13 @@ struct ThreadFront {
     Slot slots[slot_count];
 };
 
-#ifdef __CUDACC__  // nvcc does without the attribute
+#ifdef __NVCC__  // does without the attribute
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1835
 #endif
 // The initial-exec model: one load from the thread pointer, in a shared library too.
 extern constinit thread_local ThreadFront thread_front [[gnu::tls_model("initial-exec")]];
-#ifdef __CUDACC__
+#ifdef __NVCC__
 #pragma nv_diagnostic pop
 #endif
 extern constinit BlockFront no_block;  // zero bytes: fits nothing, ends every rack
