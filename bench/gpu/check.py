@@ -159,10 +159,11 @@ def streams(check):
         alone = one["kernels_alone_steps_per_s"] / one["cuMemAllocAsync_steps_per_s"]
         what = f"{one['streams']}, {one['buffers_per_step']} of {one['largest_bytes'] >> 10} KiB"
         figure = f"{one['ratio']:.2f} (kernels alone {alone:.2f})"
-        # Where threads share streams, or blocks are large, launches or the pool's lock are the limit.
-        limited = one["largest_bytes"] > 1 << 20 or one["streams"] == "four shared by all"
-        check.row(f"steps x cuMemAllocAsync, {what}", figure, "" if limited else ">= 5",
-                  None if limited else one["ratio"] >= 5)
+        if one["largest_bytes"] > 1 << 20 or one["streams"] == "four shared by all":
+            check.row(f"steps x cuMemAllocAsync, {what}", figure)  # bound by the pool's lock, or by launches
+            continue
+        wanted = min(5, 0.9 * alone)  # where launches alone take so long that no allocator could give 5 x
+        check.row(f"steps x cuMemAllocAsync, {what}", figure, f">= {wanted:.2f}", one["ratio"] >= wanted)
     check.row("words corrupted", str(found["words_corrupted"]), "0", found["words_corrupted"] == 0)
 
 
@@ -214,7 +215,7 @@ def training(check, model):
                                                     check.folder / "libcistern.so")
     ours, expandable = (next(row for row in found if row["allocator"] == name) for name in ("cistern", "expandable"))
     check.row("  first epoch: step x expandable", f"{ours['first_epoch']['over_expandable']:.3f}")
-    for part in ("last_epoch", "all_epochs"):
+    for part in ("later_epochs", "all_epochs"):
         check.at_most(f"{model}, {part.replace('_', ' ')}: step x expandable", ours[part]["over_expandable"], 1.02,
                       "{:.3f}")
     check.at_most(f"{model}: reserved / allocated", ours["reserved_over_allocated"],

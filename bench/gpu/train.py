@@ -8,15 +8,14 @@ The device needs room for all three then. Weights and data are random, from a fi
 allocator sees the same program. The library is found by --library (libcistern.so), else the installed Python
 package is used.
 
-Every step has another shape. In the first epoch most of a ResNet's step is cuDNN, which chooses kernels for a
-shape that it has not seen, and takes 10 ms more or less each time; so the second epoch, with the same shapes, is
-also timed by itself. The very first step, which loads most of the libraries, is in no figure.
+Every step of an epoch has another shape. In the first epoch most of a ResNet's step is cuDNN, which chooses kernels
+for a shape that it has not seen, and takes 10 ms more or less each time; so the later epochs, with the same shapes,
+are also timed by themselves. The very first step, which loads most of the libraries, is in no figure.
 """
 
 import argparse
 import json
 import os
-import statistics
 import sys
 from math import inf, isfinite
 
@@ -24,7 +23,7 @@ from turns import mean_of_medians, run_in_turns, timed
 
 ALLOCATORS = ("torch", "expandable", "cistern")
 MODELS = ("transformer", "resnet")
-PARTS = ("first_epoch", "last_epoch", "all_epochs")
+PARTS = ("first_epoch", "later_epochs", "all_epochs")
 
 
 def hook(library):
@@ -145,8 +144,17 @@ def train(arguments):
     return {"allocator": arguments.allocator, "model": arguments.model, "losses": losses,
             "allocated_bytes": allocated, "reserved_bytes": reserved,
             "moves": moves, "moved_bytes": moved,
-            "steps_ms": {"first_epoch": times[1:arguments.steps], "last_epoch": times[-arguments.steps:],
-                         "all_epochs": times[1:]}}
+            "steps_ms": times}
+
+
+def mean_steps(runs, steps):
+    """What a step takes on average, in each part: of every one the median of all runs, and of all later epochs."""
+    epochs = [[run[begin:begin + steps] for run in runs] for begin in range(0, len(runs[0]), steps)]
+    first = mean_of_medians([run[1:] for run in epochs[0]])
+    later = mean_of_medians([run for epoch in epochs[1:] for run in epoch])
+    of_first, of_later = steps - 1, steps * (len(epochs) - 1)
+    every = (first * of_first + later * of_later) / (of_first + of_later)
+    return dict(zip(PARTS, (first, later, every)))
 
 
 def distance(loss, other):
@@ -162,8 +170,9 @@ def run_all(arguments):
         if arguments.library is not None:
             commands["cistern"] += ["--library", arguments.library]
         rounds = run_in_turns(commands, arguments.steps * arguments.epochs, arguments.rounds)
-        times = {part: {allocator: [run[allocator]["steps_ms"][part] for run in rounds] for allocator in ALLOCATORS}
-                 for part in PARTS}
+        times = {allocator: [run[allocator]["steps_ms"] for run in rounds] for allocator in ALLOCATORS}
+        mean = {allocator: mean_steps(runs, arguments.steps) for allocator, runs in times.items()}
+        of_each = {allocator: [mean_steps([run], arguments.steps) for run in runs] for allocator, runs in times.items()}
         runs = rounds[0]
         base = runs["torch"]
         for allocator, run in runs.items():
@@ -181,16 +190,14 @@ def run_all(arguments):
                   f"then differs {furthest:.1e}) reserved {row['reserved_bytes'] / 2**20:8.0f} MiB = "
                   f"{row['reserved_over_allocated']:.3f} x allocated")
             for part in PARTS:
-                medians = {each: mean_of_medians(steps) for each, steps in times[part].items()}
-                of_each = [statistics.mean(steps) for steps in times[part][allocator]]
-                step = {"step_ms": medians[allocator], "step_ms_of_each_process": of_each,
-                        "steps_ms": times[part][allocator],
-                        "over_torch": medians[allocator] / medians["torch"],
-                        "over_expandable": medians[allocator] / medians["expandable"]}
-                row[part] = step
-                print(f"    {part.replace('_', ' '):<11} step {step['step_ms']:.2f} ms = {step['over_torch']:.3f} x torch, "
+                ms, of_processes = mean[allocator][part], [process[part] for process in of_each[allocator]]
+                step = row[part] = {"step_ms": ms, "step_ms_of_each_process": of_processes,
+                                    "over_torch": ms / mean["torch"][part],
+                                    "over_expandable": ms / mean["expandable"][part]}
+                print(f"    {part.replace('_', ' '):<12} step {ms:.2f} ms = {step['over_torch']:.3f} x torch, "
                       f"{step['over_expandable']:.3f} x expandable "
-                      f"(processes: {', '.join(f'{ms:.1f}' for ms in of_each)})", flush=True)
+                      f"(processes: {', '.join(f'{each:.1f}' for each in of_processes)})", flush=True)
+            row["steps_ms"] = times[allocator]
             results.append(row)
     return results
 
@@ -200,8 +207,8 @@ def main():
     parser.add_argument("--allocator", choices=ALLOCATORS)
     parser.add_argument("--model", choices=MODELS)
     parser.add_argument("--steps", type=int, default=60, help="in an epoch")
-    parser.add_argument("--epochs", type=int, default=2, help="at least 2")
-    parser.add_argument("--rounds", type=int, default=3, help="processes for each; of every step the median counts")
+    parser.add_argument("--epochs", type=int, default=4, help="at least 2")
+    parser.add_argument("--rounds", type=int, default=3, help="processes for each")
     parser.add_argument("--in-turns", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--library", help="libcistern.so, instead of the installed package")
     parser.add_argument("--record", metavar="FILE", help="write a trace (gzip) of what PyTorch's own allocator did")

@@ -111,4 +111,4 @@ def one_round(commands, steps, number, core):
 
 def mean_of_medians(rounds):
     """What a step takes on average: of each the median of several rounds."""
-    return statistics.mean(statistics.median(step) for step in zip(*rounds))
+    return statistics.mean(statistics.median(step) for step in zip(*rounds, strict=True))
