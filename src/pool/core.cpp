@@ -178,10 +178,15 @@ Core::Attempt Core::take_beyond(Lane& lane, ThreadMagazine* magazine, std::size_
     Block* block = take_kept(lane, size, type, Search::quick);
     bool apart = false;
     if (block == nullptr) {
-        apart = flush_before_growing(magazine, size);
+        apart = join_near(magazine, size);
         if (parked_blocks_ != 0) unpark_before_growing(lane, size, lock);
         store_.reserve(4);
         block = take_kept(lane, size, type, Search::thorough);
+        // The lock was free: is the magazine still there?
+        if (block == nullptr && !apart && join_far(use_magazines() ? mine(lane) : nullptr, size)) {
+            store_.reserve(4);
+            block = take_kept(lane, size, type, Search::thorough);
+        }
     }
     if (block == nullptr && streams_ != nullptr) block = take_from_others(lane, size, lock);
     if (block == nullptr) {

@@ -144,9 +144,22 @@ struct ThreadMagazine : detail::Magazine {
     Links<ThreadMagazine> in_pool, in_bucket;
     Share counted;                // when the pool last looked
     std::uint64_t allowance = 0;  // idle bytes it may hold, a multiple of 64
-    std::uint64_t hits_then = 0;  // when it last ran over
+    std::uint64_t hits_then = 0;  // when flow() was last asked
     std::uint64_t blocks_then = 0;
-    std::uint64_t left = 0;  // idle bytes after the last flush
+    std::uint64_t left = 0;                     // idle bytes after the last flush
+    std::uint64_t enough = detail::load_limit;  // of what is released; others want the rest
+
+    /// In blocks, since it was last asked: what came in and stayed, and what was taken out. The hand is empty.
+    struct Flow {
+        std::uint64_t stayed, went;
+        [[nodiscard]] bool fills() const noexcept { return stayed > went; }
+        [[nodiscard]] bool serves() const noexcept { return went != 0 && went >= stayed; }
+    };
+    [[nodiscard]] Flow flow() noexcept {
+        const std::uint64_t went = hits.now() - std::exchange(hits_then, hits.now());
+        const std::uint64_t then = std::exchange(blocks_then, blocks());
+        return {blocks_then - std::min(blocks_then, then), went};
+    }
 
     // What is idle in the racks and in the hand. The pool's lock is held, so the hand's block stays the same.
     [[nodiscard]] bool holds() const noexcept { return hand_bytes.now() != 0; }
@@ -457,12 +470,14 @@ private:
     [[nodiscard]] std::uint64_t room_for_magazines() const noexcept;
     detail::Load flush_rack(detail::Rack& rack, std::uint64_t now) noexcept;
     bool fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept;
+    void pass_on(ThreadMagazine& magazine, std::size_t index, std::size_t block_bytes) noexcept;
     void rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept;
     void flush(ThreadMagazine& magazine, std::size_t from_class = 0) noexcept;
     void flush_depot() noexcept;
     void flush_all() noexcept;
     void flush_before_large(ThreadMagazine& own) noexcept;
-    bool flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept;
+    bool join_near(ThreadMagazine* own, std::size_t bytes) noexcept;
+    bool join_far(ThreadMagazine* own, std::size_t bytes) noexcept;
     bool grows_apart(std::size_t bytes) noexcept;
     [[nodiscard]] std::uint64_t room_apart(std::uint64_t takers) const noexcept;
     /// Whether the memory had no more: then what is idle is joined, whatever that costs.

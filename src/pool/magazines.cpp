@@ -26,7 +26,9 @@ constexpr std::size_t fetched_ahead = 16;  // blocks on their way from another c
 constexpr std::uint64_t least_allowance = 256 << 10;
 constexpr std::uint64_t least_share_of_streams = 32 << 20;
 constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran over
+constexpr std::uint64_t passes_to_grow = 64;         // by a block, or by as much as is kept
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
+constexpr std::uint64_t kept_by_each = 1 << 20;      // more is worth emptying magazines for
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
 constexpr std::uint64_t acquires_between_flushes = 64;
 constexpr std::uint64_t acquires_between_small_flushes = 4096;  // for less than large_from
@@ -162,21 +164,30 @@ bool Core::put_in(ThreadMagazine& magazine, Block& block) noexcept {
     const std::size_t index = class_for(block.asked);
     const auto over = [&] { return magazine.idle_bytes() + block.bytes > magazine.allowance; };
     if (over()) {
-        // Since it last ran over: what came in, as hits and what they left behind.
-        const std::uint64_t hits = magazine.hits.now() - magazine.hits_then;
-        const std::uint64_t left =
-            magazine.blocks() - std::min(magazine.blocks(), magazine.blocks_then);
-        if (left > hits && options_.max_idle_age == forever) {
-            rack_to_depot(magazine, index);  // others take what this one releases
-        }
-        magazine.hits_then = magazine.hits.now();
-        magazine.blocks_then = magazine.blocks();
+        pass_on(magazine, index, block.bytes);
         if (over() && !allow(magazine, block.bytes)) return false;
     }
     if (options_.max_idle_age != forever) block.released_at = coarse_now();
     push(magazine.racks[index], block);
     magazine.given.add(block.load);
+    if (block.bytes > magazine.enough) pass_on(magazine, index, block.bytes);
     return true;
+}
+
+/// Leaves a rack to other threads if this one only releases. How much it keeps until then is halved each time
+/// another thread has to take it, down to nothing, and grows slowly.
+void Core::pass_on(ThreadMagazine& magazine, std::size_t index, std::size_t block_bytes) noexcept {
+    const ThreadMagazine::Flow flow = magazine.flow();
+    if (flow.serves()) magazine.enough = detail::load_limit;
+    if (!flow.fills()) return;
+    const bool wanted = magazine.enough != detail::load_limit;  // by others
+    const std::uint64_t more =
+        std::max<std::uint64_t>(magazine.enough, block_bytes) / passes_to_grow;
+    magazine.enough = std::min(magazine.enough + more, detail::load_limit);
+    const std::uint64_t kept = magazine.idle_bytes();
+    if (options_.max_idle_age == forever) rack_to_depot(magazine, index);
+    // Where sizes vary, what is joined serves more requests. What ages has to be found.
+    if (wanted && magazine.idle_bytes() > kept / 2) flush(magazine);
 }
 
 /// Raises a magazine's allowance so that another `block_bytes` fit: generously if the limit on idle
@@ -196,9 +207,10 @@ bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     }
     const std::uint64_t most = magazine.allowance + room_for_magazines();
     if (needed > most) return false;
+    const std::uint64_t generous = std::max(
+        {2 * magazine.allowance, blocks_allowed * std::uint64_t{block_bytes}, least_allowance});
     const std::uint64_t wished =
-        std::max({needed, 2 * magazine.allowance, blocks_allowed * std::uint64_t{block_bytes},
-                  least_allowance});
+        std::max(needed, std::min(generous, magazine.idle_bytes() + magazine.enough));
     const std::uint64_t granted =
         round_down(std::min({wished, std::max(cap, needed), most}), detail::load_grain);
     allowances_ += granted - magazine.allowance;
@@ -239,6 +251,7 @@ void Core::rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept {
     depot_blocks_ += detail::blocks_of(moved);
     depot_bytes_ += detail::bytes_of(moved);
     magazine.given.subtract(moved);
+    magazine.blocks_then = std::min(magazine.blocks_then, magazine.blocks());
     magazine.allowance -= detail::bytes_of(moved);
     allowances_ -= detail::bytes_of(moved);
 }
@@ -345,6 +358,7 @@ void Core::flush(ThreadMagazine& magazine, std::size_t from_class) noexcept {
     const std::uint64_t kept = from_class == 0 ? 0 : magazine.idle_bytes();
     allowances_ -= magazine.allowance - kept;
     magazine.allowance = magazine.left = kept;
+    magazine.blocks_then = std::min(magazine.blocks_then, magazine.blocks());
     magazine.above = detail::load_signs - 1;  // its owner's next release comes by
     count(magazine);
 }
@@ -368,8 +382,13 @@ void Core::flush_depot() noexcept {
 void Core::flush_all() noexcept {
     if (threads_ != 0) {
         const Seizure seizure(*this);
-        for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m))
+        for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
+            empty_hand(*m);
+            // From a thread that only releases: next time it passes on half as much by itself.
+            const bool wanted = m->owner != &thread_front && m->flow().fills();
+            if (wanted) m->enough = std::max(least_allowance, m->idle_bytes() / 2);
             flush(*m);
+        }
     }
     flush_depot();
 }
@@ -422,32 +441,42 @@ bool Core::grows_apart(std::size_t bytes) noexcept {
     return grown_apart_ + bytes <= room_apart(threads_) && held_ + bytes <= options_.max_bytes;
 }
 
-/// Before the memory is asked for more, idle bytes that magazines keep come back where they can be
-/// joined: this thread's, since each was paid for by a release; other threads' if there are enough of them
-/// and the pool has grown since the last time. Returns true if none do, because the pool grows apart.
-bool Core::flush_before_growing(ThreadMagazine* own, std::size_t bytes) noexcept {
+/// Before the memory is asked for more, idle bytes that magazines keep come back where they can be joined. First this
+/// thread's and the depot's, since each was paid for by a release. Returns true if none do, because the pool grows
+/// apart.
+bool Core::join_near(ThreadMagazine* own, std::size_t bytes) noexcept {
+    const std::uint64_t near = depot_bytes_ + (own != nullptr ? own->idle_bytes() : 0);
+    if (near < bytes && (near == 0 || bytes < always_flush_from)) return false;
+    if (grows_apart(bytes)) return true;
+    if (own != nullptr) flush(*own);
+    flush_depot();
+    return false;
+}
+
+/// Then other threads', if there are enough of them to be worth it: what they keep stays within a share of the pool.
+/// Returns true if it took some.
+bool Core::join_far(ThreadMagazine* own, std::size_t bytes) noexcept {
     const Totals now = count_some(own);
     const std::uint64_t kept = own != nullptr ? own->counted.idle_bytes : 0;
     const std::uint64_t far = now.magazine_bytes - std::min(kept, now.magazine_bytes);
-    const std::uint64_t near = depot_bytes_ + (own != nullptr ? own->idle_bytes() : 0);
-    if (near >= bytes || (near != 0 && bytes >= always_flush_from)) {
-        if (grows_apart(bytes)) return true;
-        if (own != nullptr) flush(*own);
-        flush_depot();
+    if (streams_ == nullptr) {
+        const std::uint64_t much = std::max(threads_ * kept_by_each, held_ / 64);
+        if (far < std::max<std::uint64_t>(bytes, much)) return false;
+        flush_all();
+        return true;
     }
     // A driver takes so long that fewer are worth it, and even if the pool has not grown much: but not
     // every time, or threads would never keep what they need.
-    const bool driver = streams_ != nullptr;
-    if (far == 0 || (far < bytes && !driver)) return false;
+    if (far == 0) return false;
     const std::uint64_t acquires = now.hits + now.misses;
-    const bool paid = driver && acquires - last_flush_acquires_ >=
-                                    (bytes < large_from ? acquires_between_small_flushes
-                                                        : acquires_between_flushes);
+    const bool paid =
+        acquires - last_flush_acquires_ >=
+        (bytes < large_from ? acquires_between_small_flushes : acquires_between_flushes);
     if (held_ + bytes < next_flush_held_ && !paid) return false;
     flush_all();
     last_flush_acquires_ = acquires;
     next_flush_held_ = held_ + std::max(least_growth_between_flushes, held_ / 64);
-    return false;
+    return true;
 }
 
 void Core::drop_magazine(ThreadMagazine& magazine) noexcept {

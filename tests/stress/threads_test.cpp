@@ -6,6 +6,8 @@
 
 #include <array>
 #include <atomic>
+#include <barrier>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -148,6 +150,63 @@ TEST(Threads, OneProducesAndAnotherConsumesWithoutGrowing) {
     EXPECT_EQ(damaged, 0);
     expect_all_returned(pool);
     EXPECT_LE(pool.stats().held_bytes.peak, 64_MiB) << "what the consumer releases serves again";
+}
+
+TEST(Threads, HandOverBuffersOfManySizesWithoutGrowing) {
+    const std::uint64_t count = scaled(50'000);
+    for (const std::chrono::milliseconds age : {forever, std::chrono::milliseconds{3'600'000}}) {
+        Pool pool{Memory::host(), {.max_idle_age = age}};
+        Ring ring;
+
+        on_threads(2, [&](std::size_t i) {
+            for (std::uint64_t k = 0; k < count; ++k) {
+                if (i == 0) {
+                    ring.put({pool.acquire(1 + scrambled(k) % 1_MiB)});
+                } else {
+                    static_cast<void>(ring.take());
+                }
+            }
+        });
+
+        expect_all_returned(pool);
+        // At most 18 MiB are lent at once, 8 on average.
+        EXPECT_LE(pool.stats().held_bytes.peak, 32_MiB)
+            << "what the consumer releases serves again";
+    }
+}
+
+TEST(Threads, PassOnWhatOthersHadToTakeFromThem) {
+    Pool pool;
+    constexpr std::size_t count = 8, rounds = 8;
+    std::array<Buffer, count> buffers;
+    std::vector<std::size_t> kept;  // by the thread that releases, after each round
+    std::barrier step{2};
+
+    on_threads(2, [&](std::size_t i) {
+        for (std::size_t round = 0; round < rounds; ++round) {
+            if (i == 0) {
+                for (Buffer& buffer : buffers) buffer = pool.acquire(1_MiB);
+            }
+            step.arrive_and_wait();
+            if (i == 1) {
+                for (Buffer& buffer : buffers) buffer.release();
+                kept.push_back(pool.explain().magazine_bytes);
+            }
+            step.arrive_and_wait();
+        }
+        if (i == 0) return;
+        // As soon as it uses what it releases, it keeps as much as any thread.
+        for (std::size_t round = 0; round < rounds; ++round) {
+            for (Buffer& buffer : buffers) buffer = pool.acquire(1_MiB);
+            for (Buffer& buffer : buffers) buffer.release();
+        }
+        EXPECT_GE(pool.explain().magazine_bytes, count * 1_MiB);
+    });
+
+    EXPECT_GE(kept.front(), count * 1_MiB);
+    EXPECT_LE(kept.back(), 2_MiB) << "each block that it keeps has to be taken from it";
+    EXPECT_LE(pool.stats().held_bytes.peak, (count + 3) * 1_MiB);
+    expect_all_returned(pool);
 }
 
 TEST(Threads, EndWithBuffersInThreadLocals) {
