@@ -96,6 +96,7 @@ struct Queue : std::enable_shared_from_this<Queue> {
     std::vector<std::size_t> frontier{};  // the nodes that its next one depends on
 
     void push(Work work);
+    void wait_for_room();
     /// Lets the thread end once all work is done.
     void retire();
 
@@ -103,7 +104,7 @@ private:
     void serve();
 
     std::mutex lock_;
-    std::condition_variable changed_;
+    std::condition_variable changed_, shorter_;
     std::deque<Work> work_;
     bool started_ = false, retired_ = false;
 };

@@ -37,6 +37,32 @@ TEST_F(Streams, RunTheirOwnWorkInOrder) {
     EXPECT_EQ(seen.next, 100);
 }
 
+TEST_F(Streams, TakeNoMoreWorkThanTheyHaveRoomFor) {
+    const cuda::Stream stream = make_stream(), other = make_stream();
+    Gate gate;
+    gate.close(driver, stream);
+    std::atomic<int> launched{0};
+    std::thread launches([&] {
+        driver.push_context(context);
+        for (int i = 0; i < 3000; ++i, ++launched)
+            driver.launch_host(
+                stream, [](void*) {}, nullptr);
+        Context popped = nullptr;
+        driver.pop_context(&popped);
+    });
+    while (launched < 1000) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_LT(launched, 1100);
+    Marks steps(driver);
+    steps.add(other);
+    ASSERT_EQ(driver.stream_synchronize(other), 0) << "others go on";
+    EXPECT_EQ(steps.count(), 1);
+
+    gate.open();
+    launches.join();
+    EXPECT_EQ(launched, 3000);
+}
+
 TEST_F(Streams, DoNotWaitForEachOther) {
     const cuda::Stream held_up = make_stream(), other = make_stream();
     Marks steps(driver);

@@ -27,14 +27,31 @@ void Completion::wait() {
 Queue::Queue(Context in, bool waits_for_legacy, bool is_the_legacy_one)
     : id(order().next_id++), context(in), blocking(waits_for_legacy), legacy(is_the_legacy_one) {}
 
+namespace {
+
+constexpr std::size_t most_queued = 1024;
+thread_local std::weak_ptr<Queue> full;  // by this thread
+
+}  // namespace
+
 void Queue::push(Work work) {
     const std::scoped_lock hold(lock_);
     work_.push_back(std::move(work));
+    if (work_.size() >= most_queued) full = weak_from_this();
     if (!started_) {
         started_ = true;
         std::thread([self = shared_from_this()] { self->serve(); }).detach();
     }
     changed_.notify_one();
+}
+
+void Queue::wait_for_room() {
+    std::unique_lock hold(lock_);
+    shorter_.wait(hold, [&] { return work_.size() < most_queued; });
+}
+
+void wait_for_room() {
+    if (const auto queue = std::exchange(full, {}).lock()) queue->wait_for_room();
 }
 
 void Queue::retire() {
@@ -54,6 +71,7 @@ void Queue::serve() {
             if (work_.empty()) return;
             work = std::move(work_.front());
             work_.pop_front();
+            if (work_.size() == most_queued - 1) shorter_.notify_all();
         }
         for (const Ticket& ticket : work.after) ticket->wait();
         if (longest > 0 && random() % 8 == 0) {
