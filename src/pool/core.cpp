@@ -161,14 +161,17 @@ Core::Attempt Core::try_take(Lane& lane, std::size_t size, std::size_t bytes, st
         if (fetch_batch(*magazine, bytes)) return {take_from(*magazine, bytes)};
     }
     store_.reserve(4);
-    if (size < large_from) return take_beyond(lane, magazine, size, type, lock);
     const std::uint64_t allowed = magazine != nullptr ? magazine->allowance : 0;
-    if (magazine != nullptr) flush_before_large(*magazine);
+    if (size >= large_from && magazine != nullptr) flush_before_large(*magazine);
     const Attempt attempt = take_beyond(lane, magazine, size, type, lock);
     if (attempt.block == nullptr) return attempt;
-    note_wanted(lane);
-    // Else the release would have to ask for what was just flushed. The lock was free: is the magazine still there?
-    if (allowed >= attempt.block->bytes && use_magazines()) allow_again(mine(lane), allowed);
+    if (size >= large_from) note_wanted(lane);
+    if (magazine == nullptr || !use_magazines()) return attempt;
+    ThreadMagazine* const still = mine(lane);  // the lock was free: is the magazine still there?
+    if (still == nullptr) return attempt;
+    still->went += attempt.block->bytes;
+    // Else the release would have to ask for what was just flushed.
+    if (size >= large_from && allowed >= attempt.block->bytes) allow_again(still, allowed);
     return attempt;
 }
 

@@ -144,22 +144,28 @@ struct ThreadMagazine : detail::Magazine {
     Links<ThreadMagazine> in_pool, in_bucket;
     Share counted;                // when the pool last looked
     std::uint64_t allowance = 0;  // idle bytes it may hold, a multiple of 64
-    std::uint64_t hits_then = 0;  // when flow() was last asked
-    std::uint64_t blocks_then = 0;
-    std::uint64_t left = 0;                     // idle bytes after the last flush
-    std::uint64_t enough = detail::load_limit;  // of what is released; others want the rest
+    std::uint64_t left = 0;       // idle bytes after the last flush
 
-    /// In blocks, since it was last asked: what came in and stayed, and what was taken out. The hand is empty.
+    // Whether the owner only releases: what it keeps serves nobody then (see Core::pass_on).
+    std::uint64_t enough = unlimited;  // of what it releases, if others had to take it
+    bool robbed = false;               // by another thread, and has not asked for more since
+    std::uint64_t idle_then = 0;       // when flow() was last asked
+    detail::Load taken_then = 0;
+    std::uint64_t went = 0;  // since then, otherwise than out of the racks
+    static constexpr std::uint64_t unlimited = detail::load_limit;
+
+    /// Bytes since it was last asked: what came in and stayed, and what the owner was lent. The hand is empty.
     struct Flow {
         std::uint64_t stayed, went;
-        [[nodiscard]] bool fills() const noexcept { return stayed > went; }
-        [[nodiscard]] bool serves() const noexcept { return went != 0 && went >= stayed; }
     };
     [[nodiscard]] Flow flow() noexcept {
-        const std::uint64_t went = hits.now() - std::exchange(hits_then, hits.now());
-        const std::uint64_t then = std::exchange(blocks_then, blocks());
-        return {blocks_then - std::min(blocks_then, then), went};
+        const detail::Load taken_since = taken.now() - std::exchange(taken_then, taken.now());
+        const std::uint64_t then = std::exchange(idle_then, idle_bytes());
+        return {idle_then - std::min(idle_then, then),
+                detail::bytes_of(taken_since) + std::exchange(went, 0)};
     }
+    /// Bytes left it that nobody was lent.
+    void forget_idle() noexcept { idle_then = std::min(idle_then, idle_bytes()); }
 
     // What is idle in the racks and in the hand. The pool's lock is held, so the hand's block stays the same.
     [[nodiscard]] bool holds() const noexcept { return hand_bytes.now() != 0; }
@@ -471,6 +477,7 @@ private:
     detail::Load flush_rack(detail::Rack& rack, std::uint64_t now) noexcept;
     bool fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept;
     void pass_on(ThreadMagazine& magazine, std::size_t index, std::size_t block_bytes) noexcept;
+    void rob(ThreadMagazine& magazine) noexcept;
     void rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept;
     void flush(ThreadMagazine& magazine, std::size_t from_class = 0) noexcept;
     void flush_depot() noexcept;

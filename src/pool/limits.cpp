@@ -144,6 +144,7 @@ void Core::age_out(bool reading) noexcept {
         const Seizure seizure(*this);
         for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
             for (detail::Rack& rack : m->racks) m->given.subtract(sift(rack));
+            m->forget_idle();
             count(*m);
         }
     }

@@ -29,6 +29,7 @@ constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran ove
 constexpr std::uint64_t passes_to_grow = 64;         // by a block, or by as much as is kept
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t kept_by_each = 1 << 20;      // more is worth emptying magazines for
+constexpr std::uint64_t most_in_turn = 2;            // times what was lent at once
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
 constexpr std::uint64_t acquires_between_flushes = 64;
 constexpr std::uint64_t acquires_between_small_flushes = 4096;  // for less than large_from
@@ -174,20 +175,31 @@ bool Core::put_in(ThreadMagazine& magazine, Block& block) noexcept {
     return true;
 }
 
-/// Leaves a rack to other threads if this one only releases. How much it keeps until then is halved each time
-/// another thread has to take it, down to nothing, and grows slowly.
+/// Leaves a rack to other threads if this one only releases. How much it keeps until then is halved each time another
+/// thread has to take it, and grows slowly; blocks that are larger go one by one. Who is lent that much keeps what it
+/// likes again.
 void Core::pass_on(ThreadMagazine& magazine, std::size_t index, std::size_t block_bytes) noexcept {
-    const ThreadMagazine::Flow flow = magazine.flow();
-    if (flow.serves()) magazine.enough = detail::load_limit;
-    if (!flow.fills()) return;
-    const bool wanted = magazine.enough != detail::load_limit;  // by others
-    const std::uint64_t more =
-        std::max<std::uint64_t>(magazine.enough, block_bytes) / passes_to_grow;
-    magazine.enough = std::min(magazine.enough + more, detail::load_limit);
+    const auto [stayed, went] = magazine.flow();
+    std::uint64_t& enough = magazine.enough;
+    if (went >= stayed && went >= enough) enough = ThreadMagazine::unlimited;
+    if (went >= stayed) return;
+    const bool wanted = enough != ThreadMagazine::unlimited;
+    const std::uint64_t more = std::max<std::uint64_t>(enough, block_bytes) / passes_to_grow;
+    enough = std::min(enough + more, ThreadMagazine::unlimited);
     const std::uint64_t kept = magazine.idle_bytes();
     if (options_.max_idle_age == forever) rack_to_depot(magazine, index);
     // Where sizes vary, what is joined serves more requests. What ages has to be found.
     if (wanted && magazine.idle_bytes() > kept / 2) flush(magazine);
+}
+
+/// Another thread takes all that a magazine keeps.
+void Core::rob(ThreadMagazine& magazine) noexcept {
+    empty_hand(magazine);
+    const auto [stayed, went] = magazine.flow();
+    const std::uint64_t kept = magazine.idle_bytes();
+    if (kept != 0) magazine.robbed = true;
+    if (stayed > went) magazine.enough = std::max(least_allowance, kept / 2);
+    flush(magazine);
 }
 
 /// Raises a magazine's allowance so that another `block_bytes` fit: generously if the limit on idle
@@ -251,7 +263,7 @@ void Core::rack_to_depot(ThreadMagazine& magazine, std::size_t index) noexcept {
     depot_blocks_ += detail::blocks_of(moved);
     depot_bytes_ += detail::bytes_of(moved);
     magazine.given.subtract(moved);
-    magazine.blocks_then = std::min(magazine.blocks_then, magazine.blocks());
+    magazine.forget_idle();
     magazine.allowance -= detail::bytes_of(moved);
     allowances_ -= detail::bytes_of(moved);
 }
@@ -269,6 +281,7 @@ bool Core::fetch_batch(ThreadMagazine& magazine, std::size_t bytes) noexcept {
     depot_blocks_ -= detail::blocks_of(moved);
     depot_bytes_ -= detail::bytes_of(moved);
     magazine.given.add(moved);
+    magazine.idle_then += detail::bytes_of(moved);  // nothing that the owner released
     if (const std::uint64_t idle = magazine.idle_bytes(); idle > magazine.allowance) {
         allowances_ += idle - magazine.allowance;
         magazine.allowance = idle;
@@ -296,7 +309,9 @@ void Core::into_hand(ThreadMagazine& magazine, Block& block) noexcept {
 /// Makes the block in a thread's hand an ordinary one, idle or lent. The owner is this thread or kept out.
 void Core::empty_hand(ThreadMagazine& magazine) noexcept {
     if (magazine.hand == nullptr) return;
-    magazine.hits.add(magazine.hits_of_hand());
+    const std::uint64_t hits = magazine.hits_of_hand();
+    magazine.hits.add(hits);
+    magazine.went += hits * magazine.hand->bytes;
     Block& block = block_of(*std::exchange(magazine.hand, nullptr));
     magazine.above = detail::load_signs - 1;  // until note_peaks() says more
     if (!magazine.holds()) return;            // it is lent
@@ -358,7 +373,7 @@ void Core::flush(ThreadMagazine& magazine, std::size_t from_class) noexcept {
     const std::uint64_t kept = from_class == 0 ? 0 : magazine.idle_bytes();
     allowances_ -= magazine.allowance - kept;
     magazine.allowance = magazine.left = kept;
-    magazine.blocks_then = std::min(magazine.blocks_then, magazine.blocks());
+    magazine.forget_idle();
     magazine.above = detail::load_signs - 1;  // its owner's next release comes by
     count(magazine);
 }
@@ -383,11 +398,7 @@ void Core::flush_all() noexcept {
     if (threads_ != 0) {
         const Seizure seizure(*this);
         for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
-            empty_hand(*m);
-            // From a thread that only releases: next time it passes on half as much by itself.
-            const bool wanted = m->owner != &thread_front && m->flow().fills();
-            if (wanted) m->enough = std::max(least_allowance, m->idle_bytes() / 2);
-            flush(*m);
+            m->owner != &thread_front ? rob(*m) : flush(*m);
         }
     }
     flush_depot();
@@ -460,8 +471,12 @@ bool Core::join_far(ThreadMagazine* own, std::size_t bytes) noexcept {
     const std::uint64_t kept = own != nullptr ? own->counted.idle_bytes : 0;
     const std::uint64_t far = now.magazine_bytes - std::min(kept, now.magazine_bytes);
     if (streams_ == nullptr) {
-        const std::uint64_t much = std::max(threads_ * kept_by_each, held_ / 64);
-        if (far < std::max<std::uint64_t>(bytes, much)) return false;
+        const std::uint64_t for_all =
+            std::min(threads_ * kept_by_each, std::max(held_ / 4, 2 * kept_by_each));
+        if (far < std::max({std::uint64_t{bytes}, for_all, held_ / 64})) return false;
+        // Threads that take what they need from each other in turn are better off if the pool grows, within bounds.
+        const bool in_turn = own != nullptr && std::exchange(own->robbed, false);
+        if (in_turn && held_ + bytes <= most_in_turn * lent_peak_) return false;
         flush_all();
         return true;
     }

@@ -176,37 +176,93 @@ TEST(Threads, HandOverBuffersOfManySizesWithoutGrowing) {
 }
 
 TEST(Threads, PassOnWhatOthersHadToTakeFromThem) {
+    for (const bool scratch : {false, true}) {
+        SCOPED_TRACE(scratch);
+        Pool pool;
+        constexpr std::size_t count = 8, rounds = 8;
+        std::array<Buffer, count> buffers;
+        std::vector<std::size_t> kept;  // by the thread that releases, after each round
+        std::barrier step{2};
+
+        on_threads(2, [&](std::size_t i) {
+            for (std::size_t round = 0; round < rounds; ++round) {
+                if (i == 0) {
+                    for (Buffer& buffer : buffers) buffer = pool.acquire(1_MiB);
+                }
+                step.arrive_and_wait();
+                if (i == 1) {
+                    for (Buffer& buffer : buffers) {
+                        if (scratch) pool.acquire(4_KiB).release();
+                        buffer.release();
+                    }
+                    kept.push_back(pool.explain().magazine_bytes);
+                }
+                step.arrive_and_wait();
+            }
+            if (i == 0) return;
+            // As soon as it uses what it releases, it keeps as much as any thread.
+            for (std::size_t round = 0; round < rounds; ++round) {
+                for (Buffer& buffer : buffers) buffer = pool.acquire(1_MiB);
+                for (Buffer& buffer : buffers) buffer.release();
+            }
+            EXPECT_GE(pool.explain().magazine_bytes, count * 1_MiB);
+        });
+
+        EXPECT_GE(kept.front(), count * 1_MiB);
+        EXPECT_LE(kept.back(), 2_MiB) << "each block that it keeps has to be taken from it";
+        EXPECT_LE(pool.stats().held_bytes.peak, (count + 3) * 1_MiB);
+        expect_all_returned(pool);
+    }
+}
+
+TEST(Threads, InTurnEndWithBytesOfTheirOwn) {
     Pool pool;
-    constexpr std::size_t count = 8, rounds = 8;
-    std::array<Buffer, count> buffers;
-    std::vector<std::size_t> kept;  // by the thread that releases, after each round
+    constexpr std::size_t count = 16, rounds = 100;
+    std::array<std::size_t, 2> kept{};
     std::barrier step{2};
 
     on_threads(2, [&](std::size_t i) {
+        std::vector<Buffer> mine(count);
         for (std::size_t round = 0; round < rounds; ++round) {
-            if (i == 0) {
-                for (Buffer& buffer : buffers) buffer = pool.acquire(1_MiB);
-            }
-            step.arrive_and_wait();
-            if (i == 1) {
-                for (Buffer& buffer : buffers) buffer.release();
-                kept.push_back(pool.explain().magazine_bytes);
+            if (round % 2 == i) {
+                for (Buffer& buffer : mine) buffer = pool.acquire(256_KiB);
+                for (Buffer& buffer : mine) buffer.release();
+                kept[i] = pool.explain().magazine_bytes;
             }
             step.arrive_and_wait();
         }
-        if (i == 0) return;
-        // As soon as it uses what it releases, it keeps as much as any thread.
-        for (std::size_t round = 0; round < rounds; ++round) {
-            for (Buffer& buffer : buffers) buffer = pool.acquire(1_MiB);
-            for (Buffer& buffer : buffers) buffer.release();
-        }
-        EXPECT_GE(pool.explain().magazine_bytes, count * 1_MiB);
     });
 
-    EXPECT_GE(kept.front(), count * 1_MiB);
-    EXPECT_LE(kept.back(), 2_MiB) << "each block that it keeps has to be taken from it";
-    EXPECT_LE(pool.stats().held_bytes.peak, (count + 3) * 1_MiB);
+    const std::size_t all = 2 * count * 256_KiB;
+    EXPECT_GE(kept[0], all) << "neither takes the other's";
+    EXPECT_GE(kept[1], all);
+    EXPECT_LE(pool.stats().held_bytes.peak, all + 1_MiB);
     expect_all_returned(pool);
+}
+
+TEST(Threads, ThatRestCostAPoolNothing) {
+    const std::uint64_t count = scaled(20'000);
+    Pool pool;
+    Ring ring;
+    constexpr std::size_t resting = 48;
+    std::barrier all_have_begun{static_cast<std::ptrdiff_t>(resting + 2)},
+        all_have_ended{static_cast<std::ptrdiff_t>(resting + 2)};
+
+    on_threads(resting + 2, [&](std::size_t i) {
+        pool.acquire(1_KiB).release();
+        all_have_begun.arrive_and_wait();
+        for (std::uint64_t k = 0; k < count && i < 2; ++k) {
+            if (i == 0) {
+                ring.put({pool.acquire(1 + scrambled(k) % 64_KiB)});
+            } else {
+                static_cast<void>(ring.take());
+            }
+        }
+        all_have_ended.arrive_and_wait();
+    });
+
+    expect_all_returned(pool);
+    EXPECT_LE(pool.stats().held_bytes.peak, 8_MiB) << "not as much for each thread that there is";
 }
 
 TEST(Threads, EndWithBuffersInThreadLocals) {

@@ -88,7 +88,6 @@ Result enter(const char* function, unsigned needs) {
     if (const Result wanted = count(function); wanted != success) return wanted;
     if (needs == nothing) return success;
     if (callbacks > 0) return not_permitted;
-    wait_for_room();
     if (!initialized) return not_initialized;
     if ((needs & device) == device && poisoned) return illegal_address;
     if ((needs & context) == context && current_context() == nullptr) return invalid_context;

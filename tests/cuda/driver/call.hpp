@@ -45,14 +45,16 @@ enum Needs : unsigned {
 
 Result enter(const char* function, unsigned needs);
 
-/// As a real driver does: who has filled a stream's queue waits, here at the next call, or a thread that launches
-/// without end would fill the memory, and whoever waits for its streams would never see the end.
+/// As a real driver does: who has filled a stream's queue waits, or a thread that launches without end would fill the
+/// memory, and whoever waits for its streams would never see the end.
 void wait_for_room();
 
 template <class Body>
 Result call(const char* function, unsigned needs, Body body) {
     if (const Result refused = enter(function, needs); refused != success) return refused;
-    return body();
+    const Result result = body();
+    wait_for_room();
+    return result;
 }
 
 void poison() noexcept;

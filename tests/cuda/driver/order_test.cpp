@@ -38,29 +38,33 @@ TEST_F(Streams, RunTheirOwnWorkInOrder) {
 }
 
 TEST_F(Streams, TakeNoMoreWorkThanTheyHaveRoomFor) {
+    if (!driver.is_stand_in()) GTEST_SKIP() << "other drivers have room for more or less";
     const cuda::Stream stream = make_stream(), other = make_stream();
-    Gate gate;
+    std::atomic<int> launched{0}, failed{0};
+    std::jthread launches;
+    Marks steps(driver);
+    Gate gate;  // opens first, whatever happens
     gate.close(driver, stream);
-    std::atomic<int> launched{0};
-    std::thread launches([&] {
-        driver.push_context(context);
-        for (int i = 0; i < 3000; ++i, ++launched)
-            driver.launch_host(
-                stream, [](void*) {}, nullptr);
+    launches = std::jthread([&] {
+        failed += driver.push_context(context) != 0;
+        for (int i = 0; i < 3000; ++i, ++launched) {
+            failed += driver.launch_host(
+                          stream, [](void*) {}, nullptr) != 0;
+        }
         Context popped = nullptr;
-        driver.pop_context(&popped);
+        failed += driver.pop_context(&popped) != 0;
     });
     while (launched < 1000) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_LT(launched, 1100);
-    Marks steps(driver);
     steps.add(other);
-    ASSERT_EQ(driver.stream_synchronize(other), 0) << "others go on";
+    EXPECT_EQ(driver.stream_synchronize(other), 0) << "others go on";
     EXPECT_EQ(steps.count(), 1);
 
     gate.open();
     launches.join();
     EXPECT_EQ(launched, 3000);
+    EXPECT_EQ(failed, 0);
 }
 
 TEST_F(Streams, DoNotWaitForEachOther) {

@@ -30,14 +30,16 @@ Queue::Queue(Context in, bool waits_for_legacy, bool is_the_legacy_one)
 namespace {
 
 constexpr std::size_t most_queued = 1024;
-thread_local std::weak_ptr<Queue> full;  // by this thread
+thread_local std::shared_ptr<Queue>* full = nullptr;  // by this call
 
 }  // namespace
 
 void Queue::push(Work work) {
     const std::scoped_lock hold(lock_);
     work_.push_back(std::move(work));
-    if (work_.size() >= most_queued) full = weak_from_this();
+    if (work_.size() >= most_queued && full == nullptr) {
+        full = new std::shared_ptr<Queue>(shared_from_this());
+    }
     if (!started_) {
         started_ = true;
         std::thread([self = shared_from_this()] { self->serve(); }).detach();
@@ -51,7 +53,9 @@ void Queue::wait_for_room() {
 }
 
 void wait_for_room() {
-    if (const auto queue = std::exchange(full, {}).lock()) queue->wait_for_room();
+    if (full == nullptr) return;
+    const std::unique_ptr<std::shared_ptr<Queue>> queue(std::exchange(full, nullptr));
+    (*queue)->wait_for_room();
 }
 
 void Queue::retire() {
