@@ -148,7 +148,7 @@ struct ThreadMagazine : detail::Magazine {
 
     // Whether the owner only releases: what it keeps serves nobody then (see Core::pass_on).
     std::uint64_t enough = unlimited;  // of what it releases, if others had to take it
-    bool robbed = false;               // by another thread, and has not asked for more since
+    bool robbed = false;               // by another thread, until it would rob in turn
     std::uint64_t idle_then = 0;       // when flow() was last asked
     detail::Load taken_then = 0;
     std::uint64_t went = 0;  // since then, otherwise than out of the racks
@@ -560,7 +560,7 @@ private:
     bool pressed_ = false;                     // the memory's own bytes come after idle ones
     std::uint64_t pressed_at_ = no_limit / 2;  // held when there were not enough
     Credit moves_, joins_, joins_of_others_, crossings_;
-    std::uint64_t moves_then_ = 0, grown_apart_ = 0;
+    std::uint64_t moves_then_ = 0, grown_apart_ = 0, grown_in_turn_ = 0;
     std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
 };
 

@@ -167,7 +167,7 @@ std::size_t Core::give_back(Excess excess_of) {
     flush_all();
     if (excess_of(central_idle()) != 0 && parked_blocks_ != 0) unpark(true, lock);
     const std::size_t gone = evict(excess_of(central_idle()), nullptr);
-    grown_apart_ = 0;
+    grown_apart_ = grown_in_turn_ = 0;
     note_all_peaks();
     finish(lock);
     return gone;

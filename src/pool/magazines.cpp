@@ -29,7 +29,7 @@ constexpr std::uint64_t blocks_allowed = 64;         // of the size that ran ove
 constexpr std::uint64_t passes_to_grow = 64;         // by a block, or by as much as is kept
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t kept_by_each = 1 << 20;      // more is worth emptying magazines for
-constexpr std::uint64_t most_in_turn = 2;            // times what was lent at once
+constexpr std::size_t largest_in_turn = 4 << 20;
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
 constexpr std::uint64_t acquires_between_flushes = 64;
 constexpr std::uint64_t acquires_between_small_flushes = 4096;  // for less than large_from
@@ -176,8 +176,8 @@ bool Core::put_in(ThreadMagazine& magazine, Block& block) noexcept {
 }
 
 /// Leaves a rack to other threads if this one only releases. How much it keeps until then is halved each time another
-/// thread has to take it, and grows slowly; blocks that are larger go one by one. Who is lent that much keeps what it
-/// likes again.
+/// thread has to take it, and grows slowly; blocks that are larger go one by one. Who is lent that much, and no less than
+/// stays, keeps what it likes again.
 void Core::pass_on(ThreadMagazine& magazine, std::size_t index, std::size_t block_bytes) noexcept {
     const auto [stayed, went] = magazine.flow();
     std::uint64_t& enough = magazine.enough;
@@ -311,7 +311,7 @@ void Core::empty_hand(ThreadMagazine& magazine) noexcept {
     if (magazine.hand == nullptr) return;
     const std::uint64_t hits = magazine.hits_of_hand();
     magazine.hits.add(hits);
-    magazine.went += hits * magazine.hand->bytes;
+    if (hits != 0) magazine.went += magazine.hand->bytes;  // however often: it is one block
     Block& block = block_of(*std::exchange(magazine.hand, nullptr));
     magazine.above = detail::load_signs - 1;  // until note_peaks() says more
     if (!magazine.holds()) return;            // it is lent
@@ -474,9 +474,14 @@ bool Core::join_far(ThreadMagazine* own, std::size_t bytes) noexcept {
         const std::uint64_t for_all =
             std::min(threads_ * kept_by_each, std::max(held_ / 4, 2 * kept_by_each));
         if (far < std::max({std::uint64_t{bytes}, for_all, held_ / 64})) return false;
-        // Threads that take what they need from each other in turn are better off if the pool grows, within bounds.
-        const bool in_turn = own != nullptr && std::exchange(own->robbed, false);
-        if (in_turn && held_ + bytes <= most_in_turn * lent_peak_) return false;
+        // Threads that take what they need from each other in turn are better off if the pool grows: to twice the size,
+        // and not for blocks that take so long to use that taking them costs nothing beside.
+        const bool in_turn =
+            own != nullptr && std::exchange(own->robbed, false) && bytes <= largest_in_turn;
+        if (in_turn && 2 * (grown_in_turn_ + bytes) <= held_ + bytes) {
+            grown_in_turn_ += bytes;
+            return false;
+        }
         flush_all();
         return true;
     }
