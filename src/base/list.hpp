@@ -1,5 +1,7 @@
 #pragma once
-// A doubly linked list through two pointers of its elements: no allocation, O(1) insert and remove.
+// A doubly linked list through two pointers of its elements, and a stack: no allocation, O(1) insert and remove.
+
+#include <utility>
 
 namespace cistern {
 
@@ -45,6 +47,22 @@ public:
 private:
     T* first_ = nullptr;
     T* last_ = nullptr;
+};
+
+/// A stack of T linked through the `next` of member `L`: touches no element but the one that comes or goes.
+template <class T, Links<T> T::*L>
+class Stack {
+public:
+    [[nodiscard]] bool empty() const noexcept { return top_ == nullptr; }
+    void push(T& item) noexcept { (item.*L).next = std::exchange(top_, &item); }
+    T& pop() noexcept {
+        T& item = *top_;
+        top_ = std::exchange((item.*L).next, nullptr);
+        return item;
+    }
+
+private:
+    T* top_ = nullptr;
 };
 
 }  // namespace cistern

@@ -88,12 +88,12 @@ public:
     void give(Block& block) noexcept;
 
 private:
-    using Spares = List<Block, &Block::in_bin>;
+    using Spares = Stack<Block, &Block::in_bin>;
     static Spares& process_spares() noexcept;
     static std::mutex& process_lock() noexcept;
 
     Core& core_;
-    Spares list_;
+    Spares own_;
     std::size_t spares_ = 0;
 
     friend class Registry;

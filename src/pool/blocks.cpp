@@ -1,4 +1,5 @@
 #include <array>
+#include <memory>
 #include <type_traits>
 
 #include "pool/block.hpp"
@@ -25,10 +26,7 @@ std::mutex& BlockStore::process_lock() noexcept {
 
 BlockStore::~BlockStore() {
     const std::scoped_lock hold(process_lock());
-    while (Block* const block = list_.first()) {
-        list_.remove(*block);
-        process_spares().push_front(*block);
-    }
+    while (!own_.empty()) process_spares().push(own_.pop());
 }
 
 void BlockStore::reserve(std::size_t count) {
@@ -38,31 +36,28 @@ void BlockStore::reserve(std::size_t count) {
         if (process_spares().empty()) {
             auto* const slab = new std::array<Block, slab_blocks>;  // never freed, see above
             // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): the list of spares owns them
-            for (Block& block : *slab) process_spares().push_front(block);
+            for (Block& block : *slab) process_spares().push(block);
         }
         for (std::size_t i = 0; i < slab_blocks && !process_spares().empty(); ++i) {
-            Block& block = *process_spares().first();
-            process_spares().remove(block);
+            Block& block = process_spares().pop();
             block.core = &core_;
-            list_.push_front(block);
+            own_.push(block);
             ++spares_;
         }
     }
 }
 
 Block& BlockStore::take() noexcept {
-    Block& block = *list_.first();
-    list_.remove(block);
     --spares_;
-    return block;
+    return own_.pop();
 }
 
 void BlockStore::give(Block& block) noexcept {
     const std::uint64_t generation = block.generation;
-    block = Block{};
+    std::construct_at(&block);
     block.generation = generation;
     block.core = &core_;
-    list_.push_front(block);
+    own_.push(block);
     ++spares_;
 }
 

@@ -50,13 +50,13 @@ bool is_elastic(const Fit& fit) noexcept { return std::holds_alternative<Elastic
 Core::Core(Memory memory, PoolOptions options)
     : serial_(next_serial()),
       memory_(std::move(memory)),
+      store_(*this),
       options_(std::move(options)),
       splits_(is_elastic(options_.fit) && !options_.separate_types &&
               dynamic_cast<SparseSource*>(memory_.source().get()) != nullptr),
       marks_(memory_is_watched() && memory_.host_accessible()),
       streams_(dynamic_cast<StreamOrder*>(memory_.source().get())),
       usual_max_idle_(max_idle_bytes_of_environment() ? 0 : default_max_idle_bytes()),
-      store_(*this),
       shelf_(options_.fit) {
     check_options(options_);
     if (streams_ != nullptr && options_.max_idle_bytes == default_max_idle_bytes()) {

@@ -43,6 +43,9 @@ using Batches = List<Block, &Block::in_age>;  // by the first of their blocks
 
 inline constexpr std::size_t largest_request = PTRDIFF_MAX / 2;
 
+/// Far enough for no core to fetch one with the other: processors like lines in pairs.
+inline constexpr std::size_t lines_apart = 128;
+
 /// The slot of lanes that have none; it stays empty in every thread.
 inline constexpr std::uint16_t no_slot = detail::slot_count - 1;
 
@@ -439,8 +442,19 @@ private:
 
     const std::uint64_t serial_;
     const Memory memory_;
-    mutable ShortLock lock_;  // among what is seldom written: those who wait have its line
-    bool retired_ = false, deleted_ = false;
+    alignas(lines_apart) mutable ShortLock lock_;
+    // What every visit changes lies side by side: it has to come from the core that was here last.
+    alignas(lines_apart) Share counted_;  // of all magazines
+    std::uint64_t visits_ = 0;            // since all were counted at once
+    std::uint64_t held_ = 0, allowances_ = 0, order_ = 0;
+    std::uint64_t blocks_out_ = 0;  // lent, in magazines and in the depot
+    std::uint64_t asked_ = 0;       // bytes asked for by loans, beyond the magazines'; modulo 2^64
+    std::uint64_t hits_ = 0, hits_seen_ = 0;
+    bool pressed_ = false;  // the memory's own bytes come after idle ones
+    BlockStore store_;
+
+    alignas(lines_apart) bool retired_ = false;
+    bool deleted_ = false;
     PoolOptions options_;
     const bool splits_;                 // Elastic on a memory with ranges
     const bool marks_;                  // a tool watches this memory
@@ -450,13 +464,10 @@ private:
     std::unique_ptr<Lane>
         settled_;  // bytes that no stream uses any more, where main_ is a stream's
     Lanes lanes_;  // all of them
-    BlockStore store_;
     std::optional<Arena> arena_;
     Shelf shelf_;
     Magazines magazines_;               // where they are many, the next to be counted first
     std::array<Bucket, 64> buckets_{};  // the same by owner and lane
-    Share counted_;                     // of all of them
-    std::uint64_t visits_ = 0;          // since all were counted at once
     std::uint64_t threads_ = 0;
     std::size_t classes_used_ = 0;  // racks from here on are empty everywhere
     std::uint64_t depot_bytes_ = 0, depot_blocks_ = 0;
@@ -477,22 +488,18 @@ private:
     std::uint32_t returning_ = 0;     // of which some bring idle bytes, without calling users
     bool forking_ = false;            // every owner stays outside its magazine
 
-    std::uint64_t held_ = 0, held_peak_ = 0;
+    std::uint64_t held_peak_ = 0;
     std::uint64_t arriving_ = 0;  // of what is held, asked of the memory and not there yet
-    std::uint64_t allowances_ = 0;
-    std::uint64_t blocks_out_ = 0;  // lent, in magazines and in the depot
-    std::uint64_t hits_ = 0, misses_ = 0, grows_ = 0, failures_ = 0;
+    std::uint64_t misses_ = 0, grows_ = 0, failures_ = 0;
     std::uint64_t missed_bytes_ = 0;  // beyond the magazines'
-    std::uint64_t hits_seen_ = 0, releases_seen_ = 0;
-    std::uint64_t asked_ = 0;  // bytes asked for by loans, beyond the magazines'; modulo 2^64
+    std::uint64_t releases_seen_ = 0;
     Evictions evictions_;
     std::uint64_t lent_peak_ = 0, lent_buffers_peak_ = 0, idle_peak_ = 0, idle_buffers_peak_ = 0,
                   waste_peak_ = 0;
-    bool pressed_ = false;                     // the memory's own bytes come after idle ones
     std::uint64_t pressed_at_ = no_limit / 2;  // held when there were not enough
     Credit moves_, joins_, joins_of_others_, crossings_;
     std::uint64_t moves_then_ = 0, grown_apart_ = 0, grown_in_turn_ = 0;
-    std::uint64_t order_ = 0, last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
+    std::uint64_t last_pass_ = 0, next_flush_held_ = 0, last_flush_acquires_ = 0;
 };
 
 inline Core& core_of(detail::CoreFront& front) noexcept { return lane_of(front).core; }

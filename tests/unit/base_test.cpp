@@ -148,4 +148,18 @@ TEST(LinkedList, RemovesFromEveryPlace) {
     EXPECT_EQ(values(items), (std::vector<int>{1}));
 }
 
+TEST(LinkedStack, GivesBackTheLastItemFirst) {
+    Item a{1}, b{2};
+    Stack<Item, &Item::links> items;
+    EXPECT_TRUE(items.empty());
+
+    items.push(a);
+    items.push(b);
+
+    EXPECT_EQ(&items.pop(), &b);
+    EXPECT_EQ(b.links.next, nullptr);
+    EXPECT_EQ(&items.pop(), &a);
+    EXPECT_TRUE(items.empty());
+}
+
 }  // namespace cistern::test
