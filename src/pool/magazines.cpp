@@ -30,6 +30,7 @@ constexpr std::uint64_t passes_to_grow = 64;         // by a block, or by as muc
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t kept_by_each = 1 << 20;      // more is worth emptying magazines for
 constexpr std::size_t largest_in_turn = 4 << 20;
+constexpr std::uint64_t few_magazines = 8;  // are all counted before the pool grows
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
 constexpr std::uint64_t acquires_between_flushes = 64;
 constexpr std::uint64_t acquires_between_small_flushes = 4096;  // for less than large_from
@@ -467,7 +468,7 @@ bool Core::join_near(ThreadMagazine* own, std::size_t bytes) noexcept {
 /// Then other threads', if there are enough of them to be worth it: what they keep stays within a share of the pool.
 /// Returns true if it took some.
 bool Core::join_far(ThreadMagazine* own, std::size_t bytes) noexcept {
-    const Totals now = count_some(own);
+    const Totals now = threads_ <= few_magazines ? count_all() : count_some(own);
     const std::uint64_t kept = own != nullptr ? own->counted.idle_bytes : 0;
     const std::uint64_t far = now.magazine_bytes - std::min(kept, now.magazine_bytes);
     if (streams_ == nullptr) {

@@ -50,9 +50,9 @@ constexpr std::array limits = {
 
 // With several threads, how far beyond a peak one of them may go before it is noted.
 constexpr std::uint64_t peak_blur_bytes = 64 << 10, peak_blur_blocks = 64;
-// So many magazines are all counted at each visit; of more, one's own and these others.
-constexpr std::uint64_t few_magazines = 8;
-constexpr std::uint64_t counted_in_turn = 2;
+// A visit counts the visitor's own magazine, and every so often some of the others: to look at one takes longer than
+// all else that a visit does, since its lines come from the core of its owner.
+constexpr std::uint64_t visits_between_turns = 8, counted_in_turn = 2;
 
 /// Each figure is one its thread really had. The owner may go on meanwhile: a snapshot may miss its latest hit,
 /// but counts no release too many, so hits are read first.
@@ -110,13 +110,14 @@ Totals Core::count_all() noexcept {
     return totals();
 }
 
-/// Counts all magazines, or if they are many this thread's and those not looked at for longest: what a
-/// visit costs does not grow with the threads.
+/// Counts this thread's magazine, and now and then those not looked at for longest: what a visit costs does not grow
+/// with the threads.
 Totals Core::count_some(ThreadMagazine* own) noexcept {
-    if (threads_ <= few_magazines) return count_all();
+    if (threads_ <= 1) return count_all();
     ++visits_;
     if (own != nullptr) count(*own);
-    for (std::uint64_t i = 0; i < counted_in_turn; ++i) {
+    const bool turn = visits_ % visits_between_turns == 0;
+    for (std::uint64_t i = 0; turn && i < counted_in_turn; ++i) {
         ThreadMagazine& next = *magazines_.first();
         magazines_.remove(next);
         magazines_.push_back(next);
@@ -148,7 +149,7 @@ Totals Core::note_all_peaks() noexcept {
 /// Whether a sum is beyond a peak: by more than is let pass with several threads, or by anything if there were
 /// visits enough to pay for a full count.
 bool Core::is_beyond_peaks(const Totals& now) const noexcept {
-    const bool paid = visits_ >= threads_ / counted_in_turn;
+    const bool paid = visits_ >= threads_;
     const std::uint64_t bytes = paid ? 0 : peak_blur_bytes, blocks = paid ? 0 : peak_blur_blocks;
     return now.lent_bytes > lent_peak_ + bytes || now.idle_bytes > idle_peak_ + bytes ||
            now.lent_buffers > lent_buffers_peak_ + blocks ||
@@ -158,12 +159,11 @@ bool Core::is_beyond_peaks(const Totals& now) const noexcept {
 /// Records peaks, and tells this thread's magazine when the next one is near.
 void Core::note_peaks(ThreadMagazine* magazine) noexcept {
     Totals now = count_some(magazine);
-    // Of many magazines, what was counted at different times never was a peak; it may tell that there is one.
-    const bool many = threads_ > few_magazines;
-    if (many && is_beyond_peaks(now)) {
-        now = note_all_peaks();
-    } else if (!many) {
+    // Of several magazines, what was counted at different times never was a peak; it may tell that there is one.
+    if (threads_ <= 1) {
         raise_peaks(now);
+    } else if (is_beyond_peaks(now)) {
+        now = note_all_peaks();
     }
     if (magazine == nullptr) return;
 

@@ -152,9 +152,15 @@ TEST(ManyThreads, AreAllCounted) {
     EXPECT_EQ(pool.stats().acquires, pool.stats().releases);
 }
 
+class SeveralThreads : public testing::TestWithParam<std::size_t> {
+protected:
+    std::size_t count = GetParam();
+};
+INSTANTIATE_TEST_SUITE_P(Of, SeveralThreads, testing::Values(2, 5, 30));
+
 /// What threads had at different times was never lent at once.
-TEST(ManyThreads, ThatTakeTurnsMakeNoPeakTogether) {
-    constexpr std::size_t count = 30, each = 60;
+TEST_P(SeveralThreads, ThatTakeTurnsMakeNoPeakTogether) {
+    constexpr std::size_t each = 60;
     Pool pool{Memory::simulated()};
     std::mutex turn;
     Sleepers sleepers(
@@ -176,10 +182,10 @@ TEST(ManyThreads, ThatTakeTurnsMakeNoPeakTogether) {
     sleepers.end();
 }
 
-TEST(ManyThreads, HideNoWasteInTheirHands) {
+TEST_P(SeveralThreads, HideNoWasteInTheirHands) {
     Pool pool{Memory::simulated()};
     Sleepers sleepers(
-        30,
+        count,
         [&] {
             pool.acquire(10'000).release();
             return 0;
@@ -194,8 +200,8 @@ TEST(ManyThreads, HideNoWasteInTheirHands) {
     sleepers.end();
 }
 
-TEST(ManyThreads, CountForPeaksThoughTheySleep) {
-    constexpr std::size_t count = 30, more = 100;
+TEST_P(SeveralThreads, CountForPeaksThoughTheySleep) {
+    constexpr std::size_t more = 100;
     Pool pool{Memory::simulated()};
     Sleepers sleepers(
         count,
