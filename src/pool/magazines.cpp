@@ -207,9 +207,13 @@ void Core::rob(ThreadMagazine& magazine) noexcept {
 /// bytes has room, else exactly.
 bool Core::allow(ThreadMagazine& magazine, std::size_t block_bytes) noexcept {
     const std::uint64_t needed = magazine.idle_bytes() + block_bytes;
-    // Where the memory is scarce and dear to ask, less is out of the others' reach.
-    const std::uint64_t share = streams_ != nullptr ? std::max(held_ / 16, least_share_of_streams)
-                                                    : options_.max_idle_bytes / 4;
+    // Where the memory is scarce and dear to ask, less is out of the others' reach; but what a lane has out again and
+    // again may stay with a thread that has the lane to itself.
+    const Lane& lane = *magazine.lane;
+    const std::uint64_t of_lane = lane.threads == 1 ? lane.most_out : 0;
+    const std::uint64_t share = streams_ != nullptr
+                                    ? std::max({held_ / 16, least_share_of_streams, of_lane})
+                                    : options_.max_idle_bytes / 4;
     const auto cap = std::min<std::uint64_t>(
         {std::max<std::uint64_t>(std::min<std::uint64_t>(share, options_.max_idle_bytes / 4),
                                  block_bytes),

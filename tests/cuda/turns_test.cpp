@@ -1,6 +1,7 @@
 // Streams that take turns with blocks of many sizes: what they take from each other, and when a pool grows instead.
 
 #include <array>
+#include <barrier>
 #include <map>
 #include <random>
 
@@ -194,6 +195,42 @@ TEST_F(Turns, NowAndThenNeedNoSecondBlock) {
     }
 
     EXPECT_LE(pool.stats().held_bytes.peak, 64_MiB + 8_MiB);
+}
+
+/// A thread that has a stream to itself need not ask the pool for what it comes back for.
+TEST_F(Turns, AThreadKeepsWhatItsStreamHasOutAtMost) {
+    Pool pool{Memory::device()};
+    StreamPool stream = pool.on(make_stream());
+    for (int round = 0; round < 100; ++round) {
+        std::array<Buffer, 4> lent;
+        for (Buffer& buffer : lent) buffer = stream.acquire(20_MiB);
+    }
+    EXPECT_EQ(pool.explain().magazine_bytes, 4 * 20_MiB);
+    EXPECT_EQ(pool.stats().held_bytes.now, 4 * 20_MiB);
+
+    const Buffer other = pool.on(make_stream()).acquire(80_MiB);
+
+    EXPECT_EQ(pool.stats().held_bytes.now, 80_MiB) << "it is there for others all the same";
+}
+
+TEST_F(Turns, ThreadsOfOneStreamKeepLess) {
+    constexpr std::size_t threads = 2;
+    Pool pool{Memory::device()};
+    StreamPool stream = pool.on(make_stream());
+    std::uint64_t kept = 0;
+    std::barrier done(threads);
+    on_threads(threads, [&](std::size_t thread) {
+        const OnThread on(*this);
+        for (int round = 0; round < 100; ++round) {
+            std::array<Buffer, 4> lent;
+            for (Buffer& buffer : lent) buffer = stream.acquire(20_MiB);
+        }
+        done.arrive_and_wait();
+        if (thread == 0) kept = pool.explain().magazine_bytes;
+        done.arrive_and_wait();
+    });
+
+    EXPECT_LE(kept, threads * 32_MiB);
 }
 
 /// Each thread has two streams, and sees that nobody else writes to its bytes.
