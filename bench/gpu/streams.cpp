@@ -34,7 +34,7 @@ struct Work {
     std::size_t steps;
     std::size_t buffers;  // for each kernel
     bool kernels;
-    int rounds;
+    std::size_t rounds;
     std::size_t times = 1;  // the usual sizes
 
     [[nodiscard]] std::size_t bytes_of(std::size_t number) const {
@@ -44,14 +44,16 @@ struct Work {
 constexpr std::size_t most_buffers = 16;
 constexpr std::size_t most_written = 256 << 10;  // by a short kernel
 
-/// Runs step(thread, number) on all threads; returns the steps per second.
+/// Runs step(thread, number) on all threads, each on a core of its own; returns the steps per second.
 template <class Step>
-double throughput(const Device& device, std::size_t steps, Step step) {
+double throughput(const Device& device, std::size_t steps, std::size_t round, Step step) {
     std::atomic<std::size_t> ready{0};
     std::atomic<bool> go{false};
     std::vector<std::jthread> threads;
     for (std::size_t thread = 0; thread < thread_count; ++thread) {
         threads.emplace_back([&, thread] {
+            Cores cores;
+            cores.share(thread, thread_count, round);
             device.enter();
             ready.fetch_add(1);
             while (!go.load()) std::this_thread::yield();
@@ -69,8 +71,8 @@ double throughput(const Device& device, std::size_t steps, Step step) {
 /// Threads, streams and the three ways to have buffers for the kernels.
 class Scene {
 public:
-    Scene(const Device& device, const Layout& layout, const Work& work)
-        : device_(device), layout_(layout), work_(work), streams_(layout.count()) {
+    Scene(const Device& device, const Layout& layout, const Work& work, std::size_t round)
+        : device_(device), layout_(layout), work_(work), round_(round), streams_(layout.count()) {
         for (const StreamOf& stream : streams_) lanes_.push_back(pool_.on(stream.get()));
     }
 
@@ -118,7 +120,7 @@ private:
 
     template <class Step>
     double run(std::size_t steps, Step step) {
-        return throughput(device_, steps, [&, this](std::size_t thread, std::size_t i) {
+        return throughput(device_, steps, round_, [&, this](std::size_t thread, std::size_t i) {
             step(thread, layout_.stream(thread, i), i / layout_.streams);
         });
     }
@@ -137,6 +139,7 @@ private:
     const Device& device_;
     Layout layout_;
     Work work_;
+    std::size_t round_;
     std::size_t compare_every_ = 64;
     std::vector<StreamOf> streams_;
     cistern::Pool pool_{cistern::Memory::device()};
@@ -147,8 +150,8 @@ private:
 nlohmann::ordered_json row(const Device& device, const Layout& layout, const Work& work) {
     std::vector<double> ours, theirs, bound;
     cistern::PoolStats stats;
-    for (int round = 0; round < work.rounds; ++round) {
-        Scene scene(device, layout, work);
+    for (std::size_t round = 0; round < work.rounds; ++round) {
+        Scene scene(device, layout, work, round);
         bound.push_back(scene.kernels_alone());
         ours.push_back(scene.cistern());
         theirs.push_back(scene.driver());

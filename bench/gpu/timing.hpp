@@ -28,7 +28,7 @@ struct Loop {
     std::function<void(std::size_t)> run;
 };
 
-/// Moves the calling thread from core to core: what neighbours do on one slows every round there.
+/// Says on which core the calling thread runs while this lives: what neighbours do on one slows every round there.
 class Cores {
 public:
     Cores() {
@@ -39,19 +39,27 @@ public:
     ~Cores() {
         if (CPU_COUNT(&all_) != 0) sched_setaffinity(0, sizeof all_, &all_);
     }
-    void next() {
-        if (CPU_COUNT(&all_) == 0) return;  // more cores than the set has bits: stays where it is
-        do core_ = (core_ + 1) % CPU_SETSIZE;
-        while (!CPU_ISSET(core_, &all_));
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(core_, &one);
-        sched_setaffinity(0, sizeof one, &one);
+    /// On the next one.
+    void next() { stay_on(next_++); }
+    /// As thread `number` of `count`, each on one of its own, not on two halves of one if there are enough.
+    void share(std::size_t number, std::size_t count, std::size_t round) {
+        const std::size_t apart = static_cast<std::size_t>(CPU_COUNT(&all_)) >= 2 * count ? 2 : 1;
+        stay_on(apart * number + round);
     }
 
 private:
+    void stay_on(std::size_t index) {
+        if (CPU_COUNT(&all_) == 0) return;  // more cores than the set has bits: stays where it is
+        std::size_t before = index % static_cast<std::size_t>(CPU_COUNT(&all_)), core = 0;
+        while (!CPU_ISSET(core, &all_) || before-- != 0) ++core;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(core, &one);
+        sched_setaffinity(0, sizeof one, &one);
+    }
+
     cpu_set_t all_{};
-    std::size_t core_ = CPU_SETSIZE - 1;
+    std::size_t next_ = 0;
 };
 
 /// Runs all loops in turn, `rounds` times, each time on another core. Returns the best nanoseconds per
