@@ -157,6 +157,7 @@ class Pool:
         wipe_on_release: bool = False,
         huge_pages: bool = True,
         numa_node: int | None = None,
+        device: int | None = None,
     ) -> None: ...
     @property
     def name(self) -> str: ...

@@ -67,7 +67,8 @@ class Pool(_core.Pool):
 
     memory: "host", "pinned" or "managed". fit: "elastic" (splits and coalesces), "exact", "best", "best:0.1",
     "fixed:BYTES", or one of the classes Elastic, ExactFit, BestFit, FixedBlock. Limits are bytes,
-    counts and seconds; None is the default. numa_node: where host pages are placed. Thread-safe.
+    counts and seconds; None is the default. numa_node: where host pages are placed. device: whose pinned or
+    managed memory it is, the first one's by default. Thread-safe.
     Arrays may outlive the pool. Pickling a pool keeps the options it was given, not its memory.
     """
 
@@ -90,6 +91,7 @@ class Pool(_core.Pool):
         wipe_on_release=False,
         huge_pages=True,
         numa_node=None,
+        device=None,
     ):
         fit = read_fit(fit)
         for argument, value in (("memory", memory), ("name", name), ("evict", evict)):
@@ -107,6 +109,7 @@ class Pool(_core.Pool):
             memory=memory,
             huge_pages=bool(huge_pages),
             numa_node=_limit("numa_node", numa_node),
+            device=_limit("device", device),
             name=name,
             fit=_FIT_NAMES[type(fit)],
             max_waste=float(fit.max_waste) if isinstance(fit, BestFit) else 0.0,
@@ -127,6 +130,7 @@ class Pool(_core.Pool):
             "wipe_on_release": bool(wipe_on_release),
             "huge_pages": bool(huge_pages),
             "numa_node": numa_node,
+            "device": device,
         }
 
     # empty(shape, dtype=None) and zeros(shape, dtype=None) are in the extension.

@@ -76,18 +76,26 @@ Evict evict_of(const std::string& name) {
     throw InvalidArgument("evict is 'oldest', 'smallest' or 'largest', not '" + name + "'");
 }
 
-Memory memory_of(const std::string& name, bool huge_pages, std::optional<std::size_t> numa_node) {
-    if (name == "host") {
+Memory memory_of(const std::string& name, bool huge_pages, std::optional<std::size_t> numa_node,
+                 std::optional<std::size_t> device) {
+    const auto number = [](std::size_t given) {
         constexpr std::size_t most = std::numeric_limits<int>::max();  // no machine has that one
-        const int node = numa_node ? static_cast<int>(std::min(*numa_node, most)) : -1;
+        return static_cast<int>(std::min(given, most));
+    };
+    if (name == "host") {
+        if (device) {
+            throw InvalidArgument("device is for memory 'pinned' and 'managed', not for 'host': " +
+                                  std::to_string(*device));
+        }
+        const int node = numa_node ? number(*numa_node) : -1;
         return Memory::host({.huge_pages = huge_pages, .numa_node = node});
     }
     if (numa_node) {
         throw InvalidArgument("numa_node is for memory 'host', not for '" + name +
                               "': " + std::to_string(*numa_node));
     }
-    if (name == "pinned") return Memory::pinned();
-    if (name == "managed") return Memory::managed();
+    if (name == "pinned") return Memory::pinned(number(device.value_or(0)));
+    if (name == "managed") return Memory::managed(number(device.value_or(0)));
     if (name == "device") {
         throw Unavailable("NumPy's arrays cannot be on a device: use cistern.cuda.empty");
     }
@@ -116,12 +124,12 @@ std::string printed(const Printable& value) {
 using OptionalBytes = std::optional<std::size_t>;
 
 void construct(PythonPool* place, const std::string& memory, bool huge_pages,
-               std::optional<std::size_t> numa_node, const std::string& name,
-               const std::string& fit, double max_waste, std::size_t block_bytes,
-               std::size_t alignment, OptionalBytes max_bytes, OptionalBytes max_idle_bytes,
-               OptionalBytes max_idle_buffers, OptionalBytes max_buffer_bytes,
-               std::optional<std::int64_t> max_idle_milliseconds, const std::string& evict,
-               bool separate_types, bool wipe_on_release) {
+               std::optional<std::size_t> numa_node, std::optional<std::size_t> device,
+               const std::string& name, const std::string& fit, double max_waste,
+               std::size_t block_bytes, std::size_t alignment, OptionalBytes max_bytes,
+               OptionalBytes max_idle_bytes, OptionalBytes max_idle_buffers,
+               OptionalBytes max_buffer_bytes, std::optional<std::int64_t> max_idle_milliseconds,
+               const std::string& evict, bool separate_types, bool wipe_on_release) {
     const bool fixed = fit == "fixed";
     PoolOptions options{.name = name,
                         .alignment = alignment,
@@ -137,7 +145,7 @@ void construct(PythonPool* place, const std::string& memory, bool huge_pages,
     options.fit = fit_of(fit, max_waste, block_bytes + header);
     apply({max_bytes, max_idle_bytes, max_idle_buffers, max_buffer_bytes, max_idle_milliseconds},
           options);
-    new (place) PythonPool(Pool(memory_of(memory, huge_pages, numa_node), options),
+    new (place) PythonPool(Pool(memory_of(memory, huge_pages, numa_node, device), options),
                            fixed ? block_bytes : no_limit);
 }
 
@@ -205,9 +213,10 @@ void change_limits(Pool& pool, const LimitArguments& changes) {
 void add_pool(nb::module_& module) {
     auto pool = nb::class_<PythonPool>(module, "Pool");
     pool.def("__init__", &construct, nb::kw_only(), "memory"_a, "huge_pages"_a, "numa_node"_a,
-             "name"_a, "fit"_a, "max_waste"_a, "block_bytes"_a, "alignment"_a, "max_bytes"_a.none(),
-             "max_idle_bytes"_a.none(), "max_idle_buffers"_a.none(), "max_buffer_bytes"_a.none(),
-             "max_idle_milliseconds"_a.none(), "evict"_a, "separate_types"_a, "wipe_on_release"_a)
+             "device"_a, "name"_a, "fit"_a, "max_waste"_a, "block_bytes"_a, "alignment"_a,
+             "max_bytes"_a.none(), "max_idle_bytes"_a.none(), "max_idle_buffers"_a.none(),
+             "max_buffer_bytes"_a.none(), "max_idle_milliseconds"_a.none(), "evict"_a,
+             "separate_types"_a, "wipe_on_release"_a)
         .def("_set_limits", &set_limits, nb::kw_only(), "max_bytes"_a.none(),
              "max_idle_bytes"_a.none(), "max_idle_buffers"_a.none(), "max_buffer_bytes"_a.none(),
              "max_idle_milliseconds"_a.none())

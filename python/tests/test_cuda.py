@@ -80,6 +80,22 @@ def test_numpy_arrays_in_memory_that_devices_reach(memory):
 
 
 @needs_device
+@pytest.mark.parametrize("memory", ["pinned", "managed"])
+def test_pools_belong_to_a_device(memory):
+    assert cistern.Pool(memory).memory == cistern.Pool(memory, device=0).memory
+    with pytest.raises(cistern.InvalidArgument, match="no such CUDA device: 99"):
+        cistern.Pool(memory, device=99)
+    try:
+        pool = cistern.Pool(memory, device=1)
+    except cistern.InvalidArgument as error:
+        assert "no such CUDA device: 1" in str(error)
+        pytest.skip("one device only")
+    assert pool.memory != cistern.Pool(memory).memory
+    assert pickle.loads(pickle.dumps(pool)).memory == pool.memory
+    assert pool.zeros(1000).sum() == 0
+
+
+@needs_device
 def test_limits_of_the_processes_pool_can_be_set():
     try:
         cistern.cuda.set_limits(max_bytes=16 << 20)  # of a device that has more

@@ -122,6 +122,10 @@ def test_pages_on_a_numa_node():
         cistern.Pool(numa_node="0")
     with pytest.raises(cistern.InvalidArgument, match="numa_node is for memory 'host'"):
         cistern.Pool("managed", numa_node=0)
+    with pytest.raises(cistern.InvalidArgument, match="device is for memory 'pinned' and 'managed', not for 'host': 0"):
+        cistern.Pool(device=0)
+    with pytest.raises(TypeError, match="device is an integer"):
+        cistern.Pool("pinned", device="0")
 
 
 def test_keywords(pool):
