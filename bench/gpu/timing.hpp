@@ -41,9 +41,10 @@ public:
     }
     /// On the next one.
     void next() { stay_on(next_++); }
-    /// As thread `number` of `count`, each on one of its own, not on two halves of one if there are enough.
+    /// As thread `number` of `count`, each on one of its own; not on two halves of one where there are four times as many,
+    /// whether those are numbered side by side or half of all apart.
     void share(std::size_t number, std::size_t count, std::size_t round) {
-        const std::size_t apart = static_cast<std::size_t>(CPU_COUNT(&all_)) >= 2 * count ? 2 : 1;
+        const std::size_t apart = static_cast<std::size_t>(CPU_COUNT(&all_)) >= 4 * count ? 2 : 1;
         stay_on(apart * number + round);
     }
 

@@ -16,8 +16,8 @@
 
 namespace [[gnu::visibility("default")]] cistern {
 
-/// A value that rises and falls. The peak is exact for one thread; with several it may differ from
-/// the true one by what their magazines hold and 64 blocks or 64 KiB each. (That of waste is the
+/// A value that rises and falls. The peak is exact for one thread (on up to eight streams); with several it may differ
+/// from the true one by what their magazines hold and 64 blocks or 64 KiB each. (That of waste is the
 /// largest that was seen when a request went beyond the magazines or the pool was read.)
 struct Gauge {
     std::uint64_t now = 0, peak = 0;

@@ -15,7 +15,8 @@ inline void spin_wait() noexcept {}
 
 // Only read while it is taken, and the less often the longer that lasts: each look takes the line from who has the lock,
 // who then waits for it to come back. For the same reason a lock is best alone on its line. Two threads that did little
-// else took more than twice as long with a look at every pause, on a line with what the lock guards.
+// else took more than twice as long with a look at every pause, on a line with what the lock guards. It is not fair: who
+// comes back at once is often quicker than who waits.
 class ShortLock {
 public:
     void lock() noexcept {

@@ -1,5 +1,4 @@
 #include <array>
-#include <memory>
 #include <type_traits>
 
 #include "pool/block.hpp"
@@ -53,10 +52,11 @@ Block& BlockStore::take() noexcept {
 }
 
 void BlockStore::give(Block& block) noexcept {
-    const std::uint64_t generation = block.generation;
-    std::construct_at(&block);
-    block.generation = generation;
-    block.core = &core_;
+    Block blank;
+    // A stale handle may look at these at any time.
+    blank.generation = block.generation;
+    blank.core = &core_;
+    block = blank;
     own_.push(block);
     ++spares_;
 }

@@ -46,6 +46,9 @@ inline constexpr std::size_t largest_request = PTRDIFF_MAX / 2;
 /// Far enough for no core to fetch one with the other: processors like lines in pairs.
 inline constexpr std::size_t lines_apart = 128;
 
+/// So many are all counted now and then, and before a pool grows.
+inline constexpr std::uint64_t few_magazines = 8;
+
 /// The slot of lanes that have none; it stays empty in every thread.
 inline constexpr std::uint16_t no_slot = detail::slot_count - 1;
 
@@ -189,7 +192,7 @@ public:
     [[nodiscard]] const Memory& memory() const noexcept { return memory_; }
     [[nodiscard]] const std::string& name() const noexcept { return options_.name; }
     /// Returns about how many bytes are idle.
-    [[nodiscard]] std::uint64_t idle_bytes() const noexcept;
+    [[nodiscard]] std::uint64_t idle_bytes() noexcept;
     /// Returns "pool 'x' holds ...".
     [[nodiscard]] std::string describe();
     /// Checks the invariants of the arena; for tests. Returns what is wrong, or nothing.
@@ -466,7 +469,7 @@ private:
     Lanes lanes_;  // all of them
     std::optional<Arena> arena_;
     Shelf shelf_;
-    Magazines magazines_;               // where they are many, the next to be counted first
+    Magazines magazines_;               // if they are many, the next to be counted first
     std::array<Bucket, 64> buckets_{};  // the same by owner and lane
     std::uint64_t threads_ = 0;
     std::size_t classes_used_ = 0;  // racks from here on are empty everywhere

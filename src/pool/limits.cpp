@@ -27,9 +27,9 @@ std::uint64_t Core::central_idle_buffers() const noexcept {
     return (arena_ ? arena_->idle_holes() : 0) + shelf_.count() + depot_blocks_ + parked_blocks_;
 }
 
-std::uint64_t Core::idle_bytes() const noexcept {
+std::uint64_t Core::idle_bytes() noexcept {
     const Lock lock(lock_);
-    return central_idle() + std::min(counted_.idle_bytes, allowances_);
+    return count_all().idle_bytes;
 }
 
 /// Gives idle bytes of the arena and the shelf back until `bytes` are gone or nothing is left.

@@ -30,7 +30,6 @@ constexpr std::uint64_t passes_to_grow = 64;         // by a block, or by as muc
 constexpr std::size_t always_flush_from = 64 << 10;  // growth worth emptying magazines for
 constexpr std::uint64_t kept_by_each = 1 << 20;      // more is worth emptying magazines for
 constexpr std::size_t largest_in_turn = 4 << 20;
-constexpr std::uint64_t few_magazines = 8;  // are all counted before the pool grows
 constexpr std::uint64_t least_growth_between_flushes = 1 << 20;
 constexpr std::uint64_t acquires_between_flushes = 64;
 constexpr std::uint64_t acquires_between_small_flushes = 4096;  // for less than large_from

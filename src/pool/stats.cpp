@@ -50,8 +50,8 @@ constexpr std::array limits = {
 
 // With several threads, how far beyond a peak one of them may go before it is noted.
 constexpr std::uint64_t peak_blur_bytes = 64 << 10, peak_blur_blocks = 64;
-// A visit counts the visitor's own magazine, and every so often some of the others: to look at one takes longer than
-// all else that a visit does, since its lines come from the core of its owner.
+// A visit counts the visitor's own magazines, and every so often the others, or some of them if they are many: to look at
+// one takes longer than all else that a visit does, since its lines come from the core of its owner.
 constexpr std::uint64_t visits_between_turns = 8, counted_in_turn = 2;
 
 /// Each figure is one its thread really had. The owner may go on meanwhile: a snapshot may miss its latest hit,
@@ -110,13 +110,18 @@ Totals Core::count_all() noexcept {
     return totals();
 }
 
-/// Counts this thread's magazine, and now and then those not looked at for longest: what a visit costs does not grow
-/// with the threads.
+/// Counts this thread's magazines (of many only `own`) and now and then the others, or those not looked at for longest:
+/// what a visit costs does not grow with the threads.
 Totals Core::count_some(ThreadMagazine* own) noexcept {
-    if (threads_ <= 1) return count_all();
-    ++visits_;
+    const bool few = threads_ <= few_magazines, turn = ++visits_ % visits_between_turns == 0;
+    if (threads_ <= 1 || (few && turn)) return count_all();
+    if (few) {
+        for (ThreadMagazine* m = magazines_.first(); m != nullptr; m = Magazines::after(*m)) {
+            if (m->owner == &detail::thread_front) count(*m);
+        }
+        return totals();
+    }
     if (own != nullptr) count(*own);
-    const bool turn = visits_ % visits_between_turns == 0;
     for (std::uint64_t i = 0; turn && i < counted_in_turn; ++i) {
         ThreadMagazine& next = *magazines_.first();
         magazines_.remove(next);

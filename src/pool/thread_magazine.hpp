@@ -36,10 +36,11 @@ struct Share {
 struct ThreadMagazine : detail::Magazine {
     ThreadMagazine(detail::ThreadFront& front, Lane& of) noexcept;
 
+    // Who only looks for a magazine finds this in its cache; what changes lies on other lines.
     detail::ThreadFront* owner;
     Lane* lane;
     Links<ThreadMagazine> in_pool, in_bucket;
-    Share counted;                // when the pool last looked
+    alignas(64) Share counted;    // when the pool last looked
     std::uint64_t allowance = 0;  // idle bytes it may hold, a multiple of 64
     std::uint64_t left = 0;       // idle bytes after the last flush
 

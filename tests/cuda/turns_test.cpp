@@ -213,6 +213,30 @@ TEST_F(Turns, AThreadKeepsWhatItsStreamHasOutAtMost) {
     EXPECT_EQ(pool.stats().held_bytes.now, 80_MiB) << "it is there for others all the same";
 }
 
+/// What a thread takes from its magazines of other streams is seen, though it does not go by the pool.
+TEST_F(Turns, OfOneThreadMakeThePeakThatTheyMade) {
+    for (const std::size_t count : {2U, 4U, 8U}) {
+        Pool pool{Memory::device()};
+        std::vector<StreamPool> streams;
+        for (std::size_t i = 0; i < count; ++i) streams.push_back(pool.on(make_stream()));
+        const auto lend = [](StreamPool& stream) {
+            std::vector<Buffer> lent;
+            for (int i = 0; i < 4; ++i) lent.push_back(stream.acquire(4_MiB));
+            return lent;
+        };
+        for (int round = 0; round < 100; ++round) {
+            for (StreamPool& stream : streams) lend(stream);
+        }
+        EXPECT_EQ(pool.stats().lent_bytes.peak, 16_MiB);
+        {
+            std::vector<std::vector<Buffer>> lent;
+            for (std::size_t i = 0; i + 1 < count; ++i) lent.push_back(lend(streams[i]));
+            streams.back().acquire(3_MiB).release();
+        }
+        EXPECT_EQ(pool.stats().lent_bytes.peak, (count - 1) * 16_MiB + 3_MiB);
+    }
+}
+
 TEST_F(Turns, ThreadsOfOneStreamKeepLess) {
     constexpr std::size_t threads = 2;
     Pool pool{Memory::device()};

@@ -182,6 +182,54 @@ TEST_P(SeveralThreads, ThatTakeTurnsMakeNoPeakTogether) {
     sleepers.end();
 }
 
+/// The same where nothing has to grow, before which all are counted; and less than threads may go beyond a peak.
+TEST_P(SeveralThreads, ThatTakeTurnsWithWhatIsIdleMakeNoPeakTogether) {
+    constexpr std::size_t each = 60;
+    Pool pool{Memory::simulated()};
+    std::thread([&] { pool.acquire(1_MiB).release(); }).join();
+    std::mutex turn;
+    Sleepers sleepers(
+        count,
+        [&] {
+            const std::scoped_lock hold(turn);
+            std::vector<Buffer> lent;
+            for (std::size_t i = 0; i < each; ++i) lent.push_back(pool.acquire(100));
+            return 0;
+        },
+        [](int) {});
+    EXPECT_EQ(pool.stats().lent_buffers.peak, each);
+    sleepers.end();
+}
+
+/// What they take from their magazines, up to the peak that each of them knows, is seen after some visits of another.
+TEST_P(SeveralThreads, AreCountedWhileAnotherWorks) {
+    constexpr std::size_t before = 400, later = 300, turn_of_each = 64, seen_after = 8;
+    Pool pool{Memory::simulated()};
+    std::thread([&] { pool.acquire(16_MiB).release(); }).join();  // so that nothing has to grow
+    const auto lend = [&](std::size_t buffers) {
+        std::vector<Buffer> lent;
+        for (std::size_t i = 0; i < buffers; ++i) lent.push_back(pool.acquire(128));
+        return lent;
+    };
+    std::mutex turn;
+    Sleepers sleepers(
+        count,
+        [&] {
+            const std::scoped_lock hold(turn);
+            lend(before);
+            pool.acquire(5_KiB).release();  // the pool sees what is idle here
+            return lend(later);
+        },
+        [](std::vector<Buffer>& kept) { kept.clear(); });
+    lend(turn_of_each * count);
+    sleepers.end();
+
+    const std::size_t truth = count * later + turn_of_each * count;
+    ASSERT_GT(truth, (count - 1) * later + before);
+    EXPECT_GE(pool.stats().lent_buffers.peak, truth - seen_after);
+    EXPECT_LE(pool.stats().lent_buffers.peak, truth);
+}
+
 TEST_P(SeveralThreads, HideNoWasteInTheirHands) {
     Pool pool{Memory::simulated()};
     Sleepers sleepers(
