@@ -138,6 +138,7 @@ Arena::Run Arena::find_run(const Holes& holes, std::size_t bytes) const noexcept
 
 void Arena::take_run(Run& run, std::size_t bytes) noexcept {
     // More than is wanted is only in the hole that was added last, at either end.
+    // cppcheck-suppress mismatchingContainerExpression; they are blocks
     const auto over = static_cast<std::size_t>(run.last->end() - run.first->begin()) - bytes;
     const std::size_t behind = over < run.last->bytes ? over : 0, ahead = over - behind;
     const Run found = run;
